@@ -1,0 +1,37 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+from jaxtyping import install_import_hook
+
+try:
+    import beartype  # noqa: F401
+except ImportError:  # a machine where nothing can be installed: shapes go unchecked there
+    pass
+else:
+    # The shapes in these modules' annotations are checked on every call.
+    install_import_hook(
+        ["dscca.linalg", "dscca.polar", "dscca.regularization", "dscca.deep.losses"],
+        "beartype.beartype",
+    )
+
+settings.register_profile("dscca", deadline=None, max_examples=25, derandomize=True)
+settings.load_profile("dscca")
+
+
+def pytest_collection_modifyitems(items):
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder of real data, whose tests are skipped without it."""
+    folder = os.environ.get("DSCCA_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("set DSCCA_DATA to the folder of real data to run this")
+    return Path(folder)
