@@ -1,0 +1,38 @@
+"""Correlated representations of paired data.
+
+Every estimator follows scikit-learn's two-view convention: ``fit(X, y)``, ``transform(X, y)``,
+``score(X, y)``, where ``y`` is the second view and the score the total correlation.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dscca import datasets, metrics, stats
+    from dscca.linear import LinearCCA
+    from dscca.persistence import load
+
+__version__ = "0.1.0.dev0"
+
+__all__ = ["LinearCCA", "all_estimators", "datasets", "load", "metrics", "stats"]
+
+_ESTIMATORS = {"LinearCCA": "dscca.linear"}
+_LAZY = {**_ESTIMATORS, "load": "dscca.persistence"}
+
+
+def all_estimators() -> dict[str, type[Any]]:
+    """Return the classes of all public estimators by name."""
+    return {name: getattr(import_module(module), name) for name, module in _ESTIMATORS.items()}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is named only when it is used, so that ``import dscca`` is quick."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    if name in __all__:
+        return import_module(f"dscca.{name}")
+    raise AttributeError(f"module 'dscca' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,261 @@
+"""The contract every estimator keeps: two views in, correlated variates out."""
+
+from abc import ABC, abstractmethod
+from os import PathLike
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils._set_output import _wrap_data_with_container
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from dscca import metrics, persistence
+from dscca.linalg import Moments
+from dscca.views import (
+    View,
+    check_paired,
+    check_x,
+    check_y,
+    not_finite_error,
+    resolve_device,
+    row_blocks,
+    working_dtype,
+)
+
+Variates = NDArray[Any]
+
+_INPUT_FACTS = ("n_features_in_", "feature_names_in_", "n_features_y_")
+
+
+class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """Base of all estimators: ``fit(X, y)`` with ``y`` the second view.
+
+    Views are paired row by row and may be numpy arrays (memory-mapped ones are read in blocks),
+    pandas or polars frames, torch tensors on any device, or anything ``numpy.asarray`` takes; a
+    one-dimensional ``y`` is one column. Variates come back as numpy arrays (or frames, see
+    ``set_output``), float32 for views of at most that precision and float64 otherwise.
+
+    A subclass implements ``fit`` and ``_project``, and sets in ``fit``:
+
+    ``n_features_y_``
+        number of features of view two (scikit-learn sets ``n_features_in_`` for view one)
+    ``correlations_``
+        correlation of each pair of variates on the training data, in descending order
+    ``x_loadings_``, ``y_loadings_``
+        correlation of each feature with each variate of its view, on the training data
+    ``x_patterns_``, ``y_patterns_``
+        least-squares coefficients that reconstruct a view's features from its variates
+    """
+
+    _persistent: ClassVar[dict[str, str]] = {
+        "correlations_": "k",
+        "x_loadings_": "p k",
+        "y_loadings_": "q k",
+        "x_patterns_": "p k",
+        "y_patterns_": "q k",
+    }
+    """Fitted arrays that are saved, with their shapes in symbols shared by all of them."""
+
+    n_features_y_: int
+    correlations_: NDArray[np.float64]
+    x_loadings_: NDArray[np.float64]
+    y_loadings_: NDArray[np.float64]
+    x_patterns_: NDArray[np.float64]
+    y_patterns_: NDArray[np.float64]
+
+    @abstractmethod
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the projections of both views from paired training samples.
+
+        Parameters
+        ----------
+        X : (n_samples, p), view one
+        y : (n_samples, q), view two, row i paired with row i of X
+        X_val, y_val : validation samples, used for choices and never for fitting
+        """
+
+    @abstractmethod
+    def _project(self, view: View, which: int) -> Variates:
+        """Return the variates of a checked view; `which` is 0 for view one, 1 for view two."""
+
+    def transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Any:
+        """Return the variates of view one, or of both views as a pair if `y` is given."""
+        check_is_fitted(self)
+        X = check_x(self, X, reset=False, allow_nd=self._allow_nd())
+        if y is None:
+            return self._project(X, 0)
+        y = self._check_second(y)
+        check_paired(X, y)
+        second = self._project(y, 1)
+        return self._project(X, 0), _wrap_data_with_container("transform", second, y, self)
+
+    def transform_y(self, y: ArrayLike) -> Any:
+        """Return the variates of view two."""
+        check_is_fitted(self)
+        second = self._check_second(y)
+        return _wrap_data_with_container("transform", self._project(second, 1), y, self)
+
+    def canonical_correlations(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        """Return the correlation of each pair of variates on the given data; nothing is refitted.
+
+        On data that took no part in fitting, independent views score about 0.
+        """
+        return metrics.canonical_correlations(*self._variates(X, y))
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Return the total correlation (TC) on the given data, at most ``n_components``."""
+        return float(self.canonical_correlations(X, y).sum())
+
+    def explained_covariance(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        """Return the share of the views' cross-covariance that the first k pairs account for.
+
+        With reconstructions ``x̂ = P x*`` and ``ŷ = Q y*`` from the first k variates, entry k is
+        ``1 - ‖S12 - cov(x̂, ŷ)‖² / ‖S12‖²`` on the given data, in Frobenius norms.
+        """
+        xc, yc = self._variates(X, y)
+        X = check_x(self, X, reset=False).reshape(len(xc), -1)
+        y = self._check_second(y).reshape(len(yc), -1)
+        p, q, k = self.x_patterns_.shape[0], self.y_patterns_.shape[0], xc.shape[1]
+        S = moments_of(X, y, xc, yc).covariance().numpy(force=True)
+        S12, C = S[:p, p : p + q], S[p + q : p + q + k, p + q + k :]
+        joint = self.x_patterns_.T @ S12 @ self.y_patterns_
+        PP, QQ = self.x_patterns_.T @ self.x_patterns_, self.y_patterns_.T @ self.y_patterns_
+        total, unexplained = (S12**2).sum(), []
+        for j in range(1, k + 1):
+            c = C[:j, :j]
+            fit = (c * joint[:j, :j]).sum()
+            norm = ((PP[:j, :j] @ c) * (c @ QQ[:j, :j])).sum()
+            unexplained.append((total - 2 * fit + norm) / total if total > 0 else 1.0)
+        return 1.0 - np.array(unexplained)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to `path`, to be read by :func:`dscca.load`.
+
+        A path that ends in ``.safetensors`` is one file, any other a folder that holds it. The file
+        is replaced in one step: a failure leaves an older model whole.
+        """
+        check_is_fitted(self)
+        persistence.save(self, path)
+
+    def fitted_state(self) -> dict[str, Any]:
+        """Return what a saved model consists of besides its parameters: arrays and small values."""
+        names = [*self._persistent, *_INPUT_FACTS]
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`fitted_state` returned."""
+        for name, value in state.items():
+            if name not in self._persistent and name not in _INPUT_FACTS:
+                raise ValueError(f"unexpected entry {name}")
+            setattr(self, name, value)
+        if not (isinstance(self.n_features_in_, int) and isinstance(self.n_features_y_, int)):
+            raise TypeError("numbers of features must be whole numbers")
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.correlations_)
+
+    def _allow_nd(self) -> bool:
+        return False
+
+    def _check_second(self, y: ArrayLike) -> View:
+        name = type(self).__name__
+        view = check_y(y, estimator=name, fitting=False, allow_nd=self._allow_nd())
+        if view.shape[1] != self.n_features_y_:
+            raise ValueError(
+                f"y has {view.shape[1]} features, but {name} is expecting {self.n_features_y_} "
+                f"features as input for its second view."
+            )
+        return view
+
+    def _variates(self, X: ArrayLike, y: ArrayLike) -> tuple[Variates, Variates]:
+        check_is_fitted(self)
+        first = check_x(self, X, reset=False, allow_nd=self._allow_nd())
+        second = self._check_second(y)
+        check_paired(first, second)
+        return self._project(first, 0), self._project(second, 1)
+
+    def _check_training(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[View, View]:
+        """Check both views for fitting and remember their widths."""
+        nd = self._allow_nd()
+        first = check_x(self, X, reset=reset, allow_nd=nd)
+        if reset:
+            second = check_y(y, estimator=type(self).__name__, fitting=True, allow_nd=nd)
+            self.n_features_y_ = int(second.shape[1])
+        else:
+            second = self._check_second(y)
+        check_paired(first, second)
+        return first, second
+
+    def _check_validation(
+        self, X_val: ArrayLike | None, y_val: ArrayLike | None
+    ) -> tuple[View, View] | None:
+        if (X_val is None) != (y_val is None):
+            given, missing = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
+            raise ValueError(f"{given} came without {missing}: pass both views or neither.")
+        if X_val is None or y_val is None:
+            return None
+        first, second = self._check_training(X_val, y_val, reset=False)
+        if len(first) < 2:
+            raise ValueError(f"validation needs at least 2 samples, got {len(first)}.")
+        return first, second
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def moments_of(*views: View, device: str | torch.device = "cpu") -> Moments:
+    """Return the moments of the rows of all `views`, side by side, in one blockwise pass."""
+    return fold_moments(*views, device=device, n_folds=1)[0]
+
+
+def fold_moments(*views: View, device: str | torch.device = "cpu", n_folds: int) -> list[Moments]:
+    """Return the moments of every fold; row i is in fold ``i % n_folds``."""
+    folds: list[Moments | None] = [None] * n_folds
+    blocks = row_blocks(
+        *views, device=resolve_device(device), dtype=working_dtype(*views), multiple=n_folds
+    )
+    for _, block in blocks:
+        for i in range(min(n_folds, len(block))):
+            rows = block if n_folds == 1 else block[i::n_folds].contiguous()
+            part, held = Moments.of(rows), folds[i]
+            if not part.scatter.diagonal().isfinite().all():
+                names = ("X", "y", "variates of X", "variates of y")
+                raise not_finite_error(dict(zip(names, views, strict=False)))
+            if held is None:
+                folds[i] = part
+            else:
+                held.merge(part)
+    return [fold for fold in folds if fold is not None]
+
+
+def project_linear(
+    view: View, mean: NDArray[np.float64], A: NDArray[np.float64], *, device: torch.device
+) -> Variates:
+    """Return ``(view - mean) A``, in float64 block by block, rounded to the view's precision."""
+    dtype = working_dtype(view)
+    numpy_dtype = np.float32 if dtype == torch.float32 else np.float64
+    out = np.empty((len(view), A.shape[1]), dtype=numpy_dtype)
+    m = torch.as_tensor(mean, device=device)
+    weights = torch.as_tensor(A, device=device)
+    for part, block in row_blocks(view, device=device, dtype=torch.float64):
+        block -= m
+        variates: Tensor = block @ weights
+        if not variates.isfinite().all():
+            raise not_finite_error({"X" if view.ndim == 2 else "view": view})
+        out[part] = variates.numpy(force=True)
+    return out
