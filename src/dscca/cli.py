@@ -1,0 +1,165 @@
+"""The command ``dscca``: parse, call, print."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+app = typer.Typer(
+    name="dscca",
+    help="Correlated representations of paired data.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+_SOURCE = "array file: .npy, .npz (file.npz:key), .csv or .parquet; one row per sample"
+ViewX = Annotated[str, typer.Argument(metavar="X", help=f"View one, an {_SOURCE}.")]
+ViewY = Annotated[str, typer.Argument(metavar="Y", help="View two, row i paired with row i of X.")]
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder or file of a fit model.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@app.command()
+def fit(
+    x: ViewX,
+    y: ViewY,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to save the model.")],
+    model: Annotated[str, typer.Option(help="Method, such as cca.")] = "cca",
+    n_components: Annotated[
+        int, typer.Option("--n-components", "-n", min=1, help="Pairs of variates to find.")
+    ] = 2,
+    x_val: Annotated[
+        str | None, typer.Option(metavar="X", help="View one of validation samples.")
+    ] = None,
+    y_val: Annotated[
+        str | None, typer.Option(metavar="Y", help="View two of validation samples.")
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="Any parameter of the method, as YAML: -p reg=auto, -p 'reg=[0.1, 0.01]'.",
+        ),
+    ] = None,
+) -> None:
+    """Fit a model to paired views and save it.
+
+    Example: [bold]dscca fit images.npy text.npy -n 50 -p reg=auto -o model/[/bold]
+    """
+    from dscca.arrays import read_array
+
+    estimator = _method(model)(n_components=n_components)
+    known = estimator.get_params()
+    for assignment in param or []:
+        name, equals, value = assignment.partition("=")
+        if not equals or name not in known:
+            raise ValueError(f"-p {assignment}: write NAME=VALUE with NAME from {', '.join(known)}")
+        estimator.set_params(**{name: yaml.safe_load(value)})
+    views = [read_array(source) if source else None for source in (x, y, x_val, y_val)]
+    estimator.fit(views[0], views[1], X_val=views[2], y_val=views[3])
+    estimator.save(output)
+    _print_correlations("training", {"training": estimator.correlations_})
+    Console().print(f"saved {type(estimator).__name__} to {output}", highlight=False)
+
+
+@app.command()
+def transform(
+    model: ModelPath,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help=".npz, or for one view .npy or .csv.")
+    ],
+    x: Annotated[str | None, typer.Option(metavar="X", help="View one to transform.")] = None,
+    y: Annotated[str | None, typer.Option(metavar="Y", help="View two to transform.")] = None,
+) -> None:
+    """Write the variates of one view or both.
+
+    Example: [bold]dscca transform model/ --x images.npy -o variates.npy[/bold]
+    """
+    from dscca import load
+    from dscca.arrays import read_array, write_arrays
+
+    if x is None and y is None:
+        raise ValueError("give --x, --y or both")
+    fitted = load(model)
+    variates = {}
+    if x is not None:
+        variates["x"] = fitted.transform(read_array(x))
+    if y is not None:
+        variates["y"] = fitted.transform_y(read_array(y))
+    write_arrays(output, variates)
+    shapes = ", ".join(f"{name} {array.shape}" for name, array in variates.items())
+    Console().print(f"wrote {shapes} to {output}", highlight=False)
+
+
+@app.command()
+def score(model: ModelPath, x: ViewX, y: ViewY, as_json: AsJson = False) -> None:
+    """Print the canonical correlations and the total correlation on the given data.
+
+    Nothing is refitted: on samples that took no part in fitting these are held-out figures.
+    """
+    from dscca import load
+    from dscca.arrays import read_array
+
+    correlations = load(model).canonical_correlations(read_array(x), read_array(y))
+    if as_json:
+        values = [float(value) for value in correlations]
+        print(json.dumps({"total_correlation": sum(values), "canonical_correlations": values}))
+    else:
+        _print_correlations("canonical correlations", {"given data": correlations})
+
+
+@app.command()
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to save the fitted model.")
+    ] = Path("demo-model"),
+) -> None:
+    """Correlate the left and right halves of 10,000 embedded MNIST digits."""
+    from dscca.demo import run
+
+    run(output)
+
+
+def _method(name: str) -> Any:
+    from dscca import all_estimators
+
+    by_name = {_short(cls): cls for cls in all_estimators().values()}
+    by_name["cca"] = by_name["linearcca"]
+    wanted = name.lower().replace("-", "").replace("_", "")
+    if wanted not in by_name:
+        raise ValueError(f"no method {name}: there are {', '.join(sorted(by_name))}")
+    return by_name[wanted]
+
+
+def _short(cls: type[Any]) -> str:
+    return cls.__name__.lower()
+
+
+def _print_correlations(title: str, columns: dict[str, Any], shown: int = 10) -> None:
+    table = Table("pair", *columns, title=title)
+    size = len(next(iter(columns.values())))
+    for i in range(min(size, shown)):
+        table.add_row(str(i + 1), *(f"{values[i]:.4f}" for values in columns.values()))
+    if size > shown:
+        table.add_row("...", *("" for _ in columns))
+    table.add_section()
+    table.add_row(f"sum of {size}", *(f"{values.sum():.4f}" for values in columns.values()))
+    Console().print(table)
+
+
+def main() -> None:
+    """Run the command line; an error is one line and exit code 2."""
+    try:
+        app()
+    except (ValueError, TypeError, OSError, yaml.YAMLError) as error:
+        print("dscca:", " ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,5 @@
+"""Paired data to learn from."""
+
+from dscca.datasets.mnist import TwoViewSplits, embedded_digits
+
+__all__ = ["TwoViewSplits", "embedded_digits"]

@@ -1,0 +1,151 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dscca
+from dscca import cli
+from dscca.datasets import embedded_digits
+from dscca.datasets.mnist import read_idx
+from problems import paired
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run ``dscca`` with arguments; return exit code, standard output and standard error."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["dscca", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def files(tmp_path):
+    X, y = paired()
+    np.save(tmp_path / "x.npy", X)
+    np.savez(tmp_path / "both.npz", x=X, y=y)
+    np.savez(tmp_path / "y.npz", y=y)
+    pd.DataFrame(X).to_csv(tmp_path / "headed.csv", index=False, header=list("abcdef"))
+    pd.DataFrame(X).to_csv(tmp_path / "bare.csv", index=False, header=False)
+    pd.DataFrame(X, columns=list("abcdef")).to_parquet(tmp_path / "x.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("x", ["x.npy", "both.npz:x", "headed.csv", "bare.csv", "x.parquet"])
+def test_fit_transform_score(run, files, x):
+    model = files / "model"
+    code, out, _ = run("fit", files / x, files / "y.npz", "-n", 2, "-o", model, "-p", "reg=auto")
+    assert code == 0
+    assert "saved LinearCCA" in out
+    code, out, _ = run("score", model, files / x, files / "y.npz", "--json")
+    expected = dscca.load(model).score(*paired())
+    assert json.loads(out)["total_correlation"] == pytest.approx(expected, abs=1e-6)
+    code, out, _ = run(
+        "transform", model, "--x", files / x, "--y", files / "y.npz", "-o", files / "v.npz"
+    )
+    assert code == 0
+    with np.load(files / "v.npz") as variates:
+        np.testing.assert_allclose(
+            variates["x"], dscca.load(model).transform(paired()[0]), atol=1e-6
+        )
+    assert run("transform", model, "--x", files / x, "-o", files / "v.csv")[0] == 0
+    assert np.loadtxt(files / "v.csv", delimiter=",").shape == (300, 2)
+
+
+def test_score_as_a_table(run, files):
+    run("fit", files / "x.npy", files / "y.npz", "-o", files / "model")
+    code, out, _ = run("score", files / "model", files / "x.npy", files / "y.npz")
+    assert code == 0
+    assert "sum of 2" in out
+
+
+def test_parameters_are_yaml(run, files):
+    code, *_ = run(
+        "fit", files / "x.npy", files / "y.npz", "-o", files / "m", "-p", "reg=[0.1, 0.01]"
+    )
+    assert code == 0
+    assert dscca.load(files / "m").reg_ == (0.1, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "nothing.npy", "y.npz", "-o", "m"], "no file"),
+        (["fit", "both.npz", "y.npz", "-o", "m"], "both.npz:NAME"),
+        (["fit", "both.npz:z", "y.npz", "-o", "m"], "it holds x, y"),
+        (["fit", "x.npy", "y.npz", "-o", "m", "-n", "50"], "n_components=50 is above 5"),
+        (["fit", "x.npy", "y.npz", "-o", "m", "--model", "magic"], "no method magic"),
+        (
+            ["fit", "x.npy", "y.npz", "-o", "m", "-p", "alpha=1"],
+            "NAME from device, n_components, reg",
+        ),
+        (["fit", "x.npy", "y.npz", "-o", "m", "-p", "reg=["], "while parsing"),
+        (["fit", "text.csv", "y.npz", "-o", "m"], "column b is not numeric"),
+        (["fit", "broken.npy", "y.npz", "-o", "m"], "broken.npy"),
+        (["fit", "object.npy", "y.npz", "-o", "m"], "object.npy"),
+        (["fit", "x.txt", "y.npz", "-o", "m"], "ends in none of"),
+        (["score", "nothing", "x.npy", "y.npz"], "no model at"),
+        (["transform", "nothing", "-o", "v.npy"], "--x, --y or both"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(run, files, monkeypatch, arguments, message):
+    monkeypatch.chdir(files)
+    (files / "text.csv").write_text("a,b\n1,x\n2,y\n")
+    (files / "x.txt").write_text("1 2")
+    (files / "broken.npy").write_bytes(b"\x93NUMPY")
+    np.save(files / "object.npy", np.array([{}, {}], dtype=object))
+    code, _, error = run(*arguments)
+    assert code == 2
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (files / "m").exists()
+
+
+@pytest.mark.parametrize("command", [[], ["fit"], ["transform"], ["score"], ["demo"]])
+def test_help(run, command):
+    code, out, _ = run(*command, "--help")
+    assert code == 0
+    assert "Usage" in out
+
+
+def test_help_does_not_load_the_numerics():
+    check = "import sys, dscca.cli; print(any(m in sys.modules for m in ('torch', 'sklearn')))"
+    out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False"
+
+
+def test_demo(run, tmp_path):
+    code, out, _ = run("demo", "-o", tmp_path / "model")
+    assert code == 0
+    data = embedded_digits()
+    score = dscca.load(tmp_path / "model").score(data.X_test, data.y_test)
+    assert f"{score:.2f}" in out
+    assert score > 15.5
+
+
+def test_embedded_digits():
+    data = embedded_digits()
+    assert data.X_train.shape == data.y_train.shape == (8000, 392)
+    assert len(data.X_val) == len(data.X_test) == len(data.labels_test) == 1000
+    everything = np.vstack([data.X_train, data.X_val, data.X_test])
+    assert len(np.unique(everything, axis=0)) > 9900  # a few left halves are blank or alike
+    assert 0 <= everything.min() < everything.max() <= 1
+    assert not np.array_equal(embedded_digits(1).X_train, data.X_train)
+
+
+@pytest.mark.parametrize("damage", [lambda raw: raw[:-3], lambda raw: b"", lambda raw: b"\0\0\x09"])
+def test_damaged_idx_files(tmp_path, damage):
+    path = tmp_path / "images"
+    path.write_bytes(damage(b"\0\0\x08\x01\0\0\0\x04abcd"))
+    with pytest.raises(ValueError, match="no whole idx file"):
+        read_idx(path)
+    path.write_bytes(b"\0\0\x08\x01\0\0\0\x04abcd")
+    np.testing.assert_array_equal(read_idx(path), np.frombuffer(b"abcd", np.uint8))
