@@ -11,6 +11,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 THREADS = 2
+_PAUSE = 0.2
 
 
 def pin_threads(threads: int = THREADS) -> None:
@@ -20,10 +21,14 @@ def pin_threads(threads: int = THREADS) -> None:
 
 
 def interleaved(variants: dict[str, Callable[[], Any]], repeats: int = 5) -> dict[str, float]:
-    """Return the median seconds of each variant, run in turns after one warm-up."""
+    """Return the median seconds of each variant, run in turns after one warm-up.
+
+    Before each there is a pause, in which the threads of the library that ran last go to sleep.
+    """
     times: dict[str, list[float]] = {name: [] for name in variants}
     for turn in range(repeats + 1):
         for name, call in variants.items():
+            time.sleep(_PAUSE)
             start = time.perf_counter()
             call()
             if turn:

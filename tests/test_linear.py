@@ -148,6 +148,8 @@ def test_rank_bounds_n_components():
         LinearCCA(4).fit(X, y)
     with pytest.raises(ValueError, match=r"n_components=4 is above 3"):
         LinearCCA(4, reg=0.1).fit(X, y)
+    with pytest.raises(ValueError, match=r"n_components=7 is above 6.*6 features in X, 6 in y"):
+        LinearCCA(7).fit(X, y)
 
 
 def test_fewer_samples_than_features():

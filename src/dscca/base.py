@@ -59,6 +59,9 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     }
     """Fitted arrays that are saved, with their shapes in symbols shared by all of them."""
 
+    _training_only: ClassVar[tuple[str, ...]] = ()
+    """Parameters that may be missing from a saved model, as only fitting uses them."""
+
     n_features_y_: int
     correlations_: NDArray[np.float64]
     x_loadings_: NDArray[np.float64]
@@ -226,13 +229,14 @@ def moments_of(*views: View, device: str | torch.device = "cpu") -> Moments:
 def fold_moments(*views: View, device: str | torch.device = "cpu", n_folds: int) -> list[Moments]:
     """Return the moments of every fold; row i is in fold ``i % n_folds``."""
     folds: list[Moments | None] = [None] * n_folds
+    dtype, shift = working_dtype(*views), _near_mean(*views)
     blocks = row_blocks(
-        *views, device=resolve_device(device), dtype=working_dtype(*views), multiple=n_folds
+        *views, device=resolve_device(device), dtype=dtype, multiple=n_folds, shift=shift
     )
     for _, block in blocks:
         for i in range(min(n_folds, len(block))):
             rows = block if n_folds == 1 else block[i::n_folds].contiguous()
-            part, held = Moments.of(rows), folds[i]
+            part, held = Moments.of(rows, shift), folds[i]
             if not part.scatter.diagonal().isfinite().all():
                 names = ("X", "y", "variates of X", "variates of y")
                 raise not_finite_error(dict(zip(names, views, strict=False)))
@@ -241,6 +245,20 @@ def fold_moments(*views: View, device: str | torch.device = "cpu", n_folds: int)
             else:
                 held.merge(part)
     return [fold for fold in folds if fold is not None]
+
+
+def _near_mean(*views: View) -> Tensor:
+    """Return the mean of the views' first rows, side by side, representable in their precision."""
+    dtype, few = working_dtype(*views), slice(0, 256)
+    with np.errstate(invalid="ignore", over="ignore"):
+        means = [
+            (view[few] if isinstance(view, Tensor) else torch.tensor(np.array(view[few], float)))
+            .double()
+            .mean(dim=0)
+            .cpu()
+            for view in views
+        ]
+    return torch.cat(means).to(dtype).double()
 
 
 def project_linear(

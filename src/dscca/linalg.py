@@ -9,15 +9,16 @@ The differentiable counterparts of the last step are in :mod:`dscca.polar`.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 RANK_TOLERANCE = 10.0
 """Directions of a correlation matrix under ``RANK_TOLERANCE * eps * sqrt(p)`` count as rounding."""
+
+_FAR = 0.99
+"""Share of a block's squares that its mean may make up before the block is centred by it."""
 
 
 class SingularCovarianceError(ValueError):
@@ -36,6 +37,22 @@ def full_precision() -> Iterator[None]:
         matmul.fp32_precision = previous
 
 
+def _gram(C: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
+    """Return ``CᵀC``.
+
+    On a CPU only strips above the diagonal are multiplied, little more than half of the work.
+    """
+    d = C.shape[1]
+    width = d if C.is_cuda else max(64, -(-d // 8))
+    gram = torch.empty(d, d, dtype=C.dtype, device=C.device)
+    with full_precision():
+        for start in range(0, d, width):
+            strip, rest = slice(start, start + width), slice(start + width, d)
+            gram[strip, start:] = C[:, strip].T @ C[:, start:]
+            gram[rest, strip] = gram[strip, rest].T
+    return gram
+
+
 @dataclass
 class Moments:
     """Number of samples, mean and scatter matrix of a set of rows, all in float64.
@@ -52,30 +69,31 @@ class Moments:
     """Rounding unit of the precision that products were taken in."""
 
     @classmethod
-    def of(cls, block: Float[Tensor, "n d"]) -> "Moments":
-        """Moments of one block, which is centred in place.
+    def of(cls, block: Float[Tensor, "n d"], shift: Float[Tensor, " d"] | None = None) -> "Moments":
+        """Moments of one block, from which `shift` was subtracted already.
 
-        Products are taken in the block's own precision after its mean is removed (so a large mean
-        costs nothing), their sums in float64; what rounding left of the mean is corrected for.
-        Values that are not finite show as a scatter that is not.
+        Products are taken in the block's own precision, their sums in float64. A shift near the
+        mean makes a large mean cost nothing; a block that lies far from it is centred, in place,
+        by its own mean. Values that are not finite show as a scatter that is not.
         """
         n, eps = len(block), torch.finfo(block.dtype).eps
-        # numpy's BLAS halves the work of CᵀC (syrk), and its threads would compete with torch's.
-        C: Any = block.numpy() if block.device.type == "cpu" else block
-        with full_precision(), np.errstate(invalid="ignore", over="ignore"):
-            mean = C.mean(axis=0)
-            C -= mean
-            residue = torch.as_tensor(C.sum(axis=0)).double()
-            scatter = torch.as_tensor(C.T @ C).double()
-        scatter -= torch.outer(residue, residue / n)
-        return cls(n, torch.as_tensor(mean).double() + residue / n, scatter, eps)
+        origin = torch.zeros(()) if shift is None else shift
+        gram, total = _gram(block), block.sum(dim=0)
+        if (total * total > _FAR * n * gram.diagonal()).any():
+            centre = total / n
+            block -= centre
+            origin = origin.to(centre.device) + centre.double()
+            gram, total = _gram(block), block.sum(dim=0)
+        total, scatter = total.double(), gram.double()
+        scatter.addr_(total, total, alpha=-1 / n)
+        return cls(n, origin.to(total) + total / n, scatter, eps)
 
     def merge(self, other: "Moments") -> None:
         """Add another set of rows."""
         total = self.n_samples + other.n_samples
         step = other.mean - self.mean
         self.scatter += other.scatter
-        self.scatter += torch.outer(step * (self.n_samples * other.n_samples / total), step)
+        self.scatter.addr_(step, step, alpha=self.n_samples * other.n_samples / total)
         self.mean = self.mean + step * (other.n_samples / total)
         self.n_samples = total
         self.eps = max(self.eps, other.eps)

@@ -19,7 +19,7 @@ from dscca.base import (
     project_linear,
 )
 from dscca.linalg import CanonicalDirections, Covariances, Moments, canonical_directions
-from dscca.regularization import RegularizerChoice, choose_regularizer
+from dscca.regularization import RegularizerChoice, choose_regularizer, per_view
 from dscca.views import View, check_x, resolve_device
 
 _CV_FOLDS = 5
@@ -260,14 +260,6 @@ class LinearCCA(TwoViewEstimator):
                 f"{len(self.correlations_)}) for {name}, got {array.shape}."
             )
         return array
-
-
-def per_view(name: str, value: Any) -> tuple[float, float]:
-    """Return one value for both views, or a pair, as a pair."""
-    pair = tuple(float(v) for v in np.atleast_1d(np.asarray(value, dtype=np.float64)))
-    if len(pair) > 2 or any(not (0 <= v < np.inf) for v in pair):
-        raise ValueError(f"{name} must be one number >= 0 or a pair of them, got {value!r}.")
-    return pair[0], pair[-1]
 
 
 def _per_deviation(S: Any, covariance: Any) -> Any:

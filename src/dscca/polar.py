@@ -19,9 +19,11 @@ Method = Literal["svd", "newton-schulz"]
 
 _QUINTIC = (3.4445, -4.775, 2.0315)
 _CUBIC = (1.5, -0.5, 0.0)
-NEWTON_SCHULZ_STEPS = (_QUINTIC,) * 12 + (_CUBIC,) * 6
-"""Quintic steps lift singular values above about 1e-6 of the norm to near one (coefficients:
-K. Jordan's Muon, 2024), cubic steps polish them."""
+_STEPS = (_QUINTIC,) * 12 + (_CUBIC,) * 6
+_STEPS_FROM_BOUND = (_QUINTIC,) * 8 + (_CUBIC,) * 5
+"""Quintic steps lift singular values above about 1e-6 of the Frobenius norm (or 1e-4 of a bound on
+the spectral norm, which is less far away) to near one (coefficients: K. Jordan's Muon, 2024), cubic
+steps polish them."""
 
 _SMALLEST_SUM = 1e-6
 """Bound below σ_i + σ_j, relative to the largest singular value, in the polar factor's gradient."""
@@ -44,22 +46,25 @@ def polar_factor(M: Float[Tensor, "p q"], method: Method = "svd") -> Float[Tenso
 
 
 def newton_schulz(
-    M: Float[Tensor, "p q"], tangent: Float[Tensor, "p q"] | None = None
+    M: Float[Tensor, "p q"],
+    tangent: Float[Tensor, "p q"] | None = None,
+    bound: float | None = None,
 ) -> tuple[Float[Tensor, "p q"], Float[Tensor, "p q"] | None]:
     """Return the polar factor of M and, for a `tangent` E, its derivative along E.
 
-    ``X ← a X + b X XᵀX + c X (XᵀX)²`` from ``X = M / ‖M‖_F``. A zero matrix gives zero.
+    ``X ← a X + b X XᵀX + c X (XᵀX)²`` from ``X = M / ‖M‖_F``, or, in fewer steps, from
+    ``X = M / bound`` if no singular value is above `bound`. A zero matrix gives zero.
     """
     if M.shape[0] < M.shape[1]:
-        Q, E = newton_schulz(M.mT, None if tangent is None else tangent.mT)
+        Q, E = newton_schulz(M.mT, None if tangent is None else tangent.mT, bound)
         return Q.mT, None if E is None else E.mT
-    norm = _positive(M.norm())
+    norm = _positive(M.norm()) if bound is None else bound
     X = M / norm
     E = None if tangent is None else tangent / norm
     with full_precision():
-        for a, b, c in NEWTON_SCHULZ_STEPS:
+        for a, b, c in _STEPS if bound is None else _STEPS_FROM_BOUND:
             gram = X.mT @ X
-            polynomial = b * gram + c * (gram @ gram) if c else b * gram
+            polynomial = torch.addmm(gram, gram, gram, beta=b, alpha=c) if c else b * gram
             if E is not None:
                 turn = X.mT @ E
                 d_gram = turn + turn.mT
@@ -67,7 +72,7 @@ def newton_schulz(
                 if c:
                     d_poly = d_poly + c * (d_gram @ gram + gram @ d_gram)
                 E = a * E + E @ polynomial + X @ d_poly
-            X = a * X + X @ polynomial
+            X = torch.addmm(X, X, polynomial, beta=a)
     return X, E
 
 
@@ -76,7 +81,7 @@ class _NuclearNorm(torch.autograd.Function):
     def forward(ctx: Any, M: Tensor, method: Method) -> Tensor:
         if not ctx.needs_input_grad[0] and method == "svd":
             return torch.linalg.svdvals(M).sum()
-        Q = _polar(M, method)
+        Q = polar(M, method)
         ctx.save_for_backward(Q)
         return (Q * M).sum()
 
@@ -125,8 +130,11 @@ def _positive(value: Tensor) -> Tensor:
     return torch.where(value > 0, value, torch.ones_like(value))
 
 
-def _polar(M: Tensor, method: Method) -> Tensor:
+def polar(
+    M: Float[Tensor, "p q"], method: Method, bound: float | None = None
+) -> Float[Tensor, "p q"]:
+    """Return the polar factor of M, for use where no gradient is needed."""
     if method == "newton-schulz":
-        return newton_schulz(M)[0]
+        return newton_schulz(M, bound=bound)[0]
     U, _, Vh = torch.linalg.svd(M, full_matrices=False)
     return U @ Vh

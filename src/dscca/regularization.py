@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,14 @@ from dscca.linalg import (
 
 GRID = tuple(float(r) for r in np.logspace(-8, 2, 11))
 """The paper's range, 1e-8 to 1e2."""
+
+
+def per_view(name: str, value: Any) -> tuple[float, float]:
+    """Return one value for both views, or a pair, as a pair."""
+    pair = tuple(float(v) for v in np.atleast_1d(np.asarray(value, dtype=np.float64)))
+    if len(pair) > 2 or any(not (0 <= v < np.inf) for v in pair):
+        raise ValueError(f"{name} must be one number >= 0 or a pair of them, got {value!r}.")
+    return pair[0], pair[-1]
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Turning what users pass as views into blocks of tensors, without copying the whole."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,8 +14,8 @@ from torch import Tensor
 View = NDArray[Any] | Tensor
 """A checked view: a numpy array (memory-mapped ones stay so) or a tensor on a GPU."""
 
-_BLOCK_ENTRIES = 2**22
-"""Numbers in a block of rows: 16 to 32 MB, large enough for full matrix-product speed."""
+_BLOCK_ENTRIES = 2**23
+"""Numbers in a block of rows: 32 to 64 MB, large enough for full matrix-product speed."""
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
@@ -121,15 +122,19 @@ def _is_single(view: View) -> bool:
 
 
 def row_blocks(
-    *views: View, device: torch.device, dtype: torch.dtype, multiple: int = 1
+    *views: View,
+    device: torch.device,
+    dtype: torch.dtype,
+    multiple: int = 1,
+    shift: Tensor | None = None,
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the rows of 2-D `views` side by side, block by block, in one reused buffer.
+    """Yield the rows of 2-D `views` side by side, block by block, less `shift`, if given.
 
-    A block is overwritten by the next one; all but the last have a number of rows that is a
-    `multiple` of the given one.
+    The blocks share one buffer: each is overwritten by the next one. All but the last have a number
+    of rows that is a multiple of `multiple`.
     """
     n, widths = len(views[0]), [view.shape[1] for view in views]
-    rows = max(256, _BLOCK_ENTRIES // sum(widths)) // multiple * multiple
+    rows = block_rows(*views) // multiple * multiple
     staging = torch.empty(min(rows, n), sum(widths), dtype=dtype)
     buffer = staging if device.type == "cpu" else torch.empty_like(staging, device=device)
     on_host = [view for view in views if not isinstance(view, Tensor)]
@@ -137,22 +142,55 @@ def row_blocks(
         part = slice(start, min(start + rows, n))
         size = part.stop - part.start
         if on_host:
-            _fill(staging[:size], views, widths, part, on_host=True)
+            _fill(staging[:size], views, widths, part, shift, on_host=True)
             if buffer is not staging:
                 buffer[:size] = staging[:size]
         if len(on_host) < len(views):
-            _fill(buffer[:size], views, widths, part, on_host=False)
+            _fill(buffer[:size], views, widths, part, shift, on_host=False)
         yield part, buffer[:size]
 
 
+def shared(array: NDArray[Any]) -> Tensor:
+    """Return a tensor that shares a numpy array's memory, where its byte order and strides allow.
+
+    It is for reading only: the memory may be that of a read-only file.
+    """
+    if not array.dtype.isnative or any(stride < 0 for stride in array.strides):
+        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def block_rows(*views: View) -> int:
+    """Return how many rows of the given views make a block."""
+    return max(256, _BLOCK_ENTRIES // sum(view.shape[1] for view in views))
+
+
 def _fill(
-    target: Tensor, views: Sequence[View], widths: list[int], part: slice, *, on_host: bool
+    target: Tensor,
+    views: Sequence[View],
+    widths: list[int],
+    part: slice,
+    shift: Tensor | None,
+    *,
+    on_host: bool,
 ) -> None:
-    for view, columns in zip(views, torch.split(target, widths, dim=1), strict=True):
+    shifts = [None] * len(widths) if shift is None else torch.split(shift, widths)
+    columns = torch.split(target, widths, dim=1)
+    for view, column, s in zip(views, columns, shifts, strict=True):
         if isinstance(view, Tensor) and not on_host:
-            columns.copy_(view[part])
+            column.copy_(view[part])
+            if s is not None:
+                column -= s.to(column)
         elif not isinstance(view, Tensor) and on_host:
-            np.copyto(columns.numpy(), view[part], casting="unsafe")
+            rows = view[part]
+            if s is not None and rows.dtype.name in ("float32", "float64"):
+                torch.sub(shared(rows), s.to(column.dtype), out=column)
+                continue
+            np.copyto(column.numpy(), rows, casting="unsafe")
+            if s is not None:
+                column -= s.to(column)
 
 
 def not_finite_error(views: dict[str, View]) -> ValueError:
