@@ -1,0 +1,1 @@
+"""Deep models, their layers and the engine that trains them."""
