@@ -2,6 +2,20 @@
 
 import dscca
 
+LINEAR = {"n_components": 1}
+DEEP = {
+    **LINEAR,
+    "hidden": (16,),
+    "epochs": 4,
+    "batch_size": 64,
+    "verbose": 0,
+    "random_state": 0,
+    "head_reg": 1e-3,
+}
 SMALL = {
-    "LinearCCA": lambda **parameters: dscca.LinearCCA(**{"n_components": 1, **parameters}),
+    "LinearCCA": lambda **parameters: dscca.LinearCCA(**{**LINEAR, **parameters}),
+    "DCCA": lambda **parameters: dscca.DCCA(**{**DEEP, **parameters}),
+    "DSDCCA": lambda **parameters: dscca.DSDCCA(
+        **{**DEEP, "scale_hidden": (4,), "warmup": 2, **parameters}
+    ),
 }

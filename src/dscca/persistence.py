@@ -42,7 +42,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
             values[name] = encode(value)
     description = {
         "class": type(model).__name__,
-        "parameters": {k: encode(v) for k, v in model.get_params(deep=False).items()},
+        "parameters": {k: _encode_parameter(v) for k, v in model.get_params(deep=False).items()},
         "fitted": values,
     }
     metadata = {"format": FORMAT, "version": str(VERSION), "model": json.dumps(description)}
@@ -96,6 +96,9 @@ def load(path: str | PathLike[str], **parameters: Any) -> Any:
         unknown = sorted((set(params) | set(parameters)) - known)
         raise ModelFileError(f"{file}: {cls.__name__} has no parameters {unknown}.")
     params |= parameters
+    for name in cls._training_only:  # these do not matter to a fitted model
+        if isinstance(params.get(name), _Unsaved):
+            del params[name]
     missing = sorted(k for k, v in params.items() if isinstance(v, _Unsaved))
     if missing:
         raise ModelFileError(
@@ -160,6 +163,11 @@ def _estimators() -> dict[str, Any]:
 
 class _Unsaved:
     """Stands for a parameter that has no JSON form until a value is given on loading."""
+
+
+def _encode_parameter(value: Any) -> Any:
+    encoded = encode(value)
+    return {_UNSAVED: type(value).__name__} if _UNSAVED in json.dumps(encoded) else encoded
 
 
 def encode(value: Any) -> Any:

@@ -1,0 +1,120 @@
+"""The linear CCA that ends every representation, fitted on features of the training samples."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dscca.deep.network import BLOCK_ROWS, TwoViewNet
+from dscca.deep.sources import take
+from dscca.linalg import (
+    CanonicalDirections,
+    Covariances,
+    Moments,
+    canonical_correlations_of,
+    canonical_directions,
+    whitening,
+)
+from dscca.regularization import choose_regularizer
+from dscca.views import View
+
+_FEATURE_EPS = torch.finfo(torch.float32).eps
+
+
+def row_chunks(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Cut row numbers into runs that are encoded at a time."""
+    for start in range(0, len(rows), BLOCK_ROWS):
+        yield rows[start : start + BLOCK_ROWS]
+
+
+@dataclass
+class CrossScatter:
+    """Streamed covariance of a view's raw entries with its features, and their variances."""
+
+    shift: Tensor
+    n: int = 0
+    x: Any = 0.0
+    xx: Any = 0.0
+    f: Any = 0.0
+    xf: Any = 0.0
+
+    def add(self, x: Tensor, f: Tensor) -> None:
+        """Add rows x (flattened) with their features f, both in float64."""
+        x = x - self.shift
+        self.n += len(x)
+        self.x, self.f = self.x + x.sum(dim=0), self.f + f.sum(dim=0)
+        self.xx, self.xf = self.xx + x.square().sum(dim=0), self.xf + x.T @ f
+
+    def deviations(self) -> Tensor:
+        """Return the standard deviation of each entry."""
+        variances = (self.xx - self.x.square() / self.n) / (self.n - 1)
+        return torch.as_tensor(variances).clamp_min(0).sqrt()
+
+    def covariance(self) -> Tensor:
+        """Return cov(x, f)."""
+        return torch.as_tensor((self.xf - torch.outer(self.x, self.f / self.n)) / (self.n - 1))
+
+
+def encode_both(net: TwoViewNet, views: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the features of both views."""
+    return net.encode(views[0], 0), net.encode(views[1], 1)
+
+
+def feature_covariances(features: tuple[Tensor, Tensor]) -> Covariances:
+    """Return the covariances of both views' features."""
+    joint = torch.cat([f.double() for f in features], dim=1)
+    return _covariances(Moments.of(joint), features[0].shape[1])
+
+
+def training_sums(
+    net: TwoViewNet, views: tuple[View, View], rows: NDArray[np.int64], device: torch.device
+) -> tuple[Covariances, tuple[CrossScatter, CrossScatter]]:
+    """Return the covariances of the training features, and theirs with the raw views."""
+    moments: Moments | None = None
+    scatters: list[CrossScatter] = []
+    for chunk in row_chunks(rows):
+        raw = [take(view, chunk, device) for view in views]
+        features = [f.double() for f in encode_both(net, raw)]
+        flat = [view.flatten(start_dim=1).double() for view in raw]
+        if not scatters:
+            scatters = [CrossScatter(x.mean(dim=0)) for x in flat]
+        for scatter, x, f in zip(scatters, flat, features, strict=True):
+            scatter.add(x, f)
+        part = Moments.of(torch.cat(features, dim=1))
+        if moments is None:
+            moments = part
+        else:
+            moments.merge(part)
+    assert moments is not None
+    return _covariances(moments, features[0].shape[1]), (scatters[0], scatters[1])
+
+
+def _covariances(moments: Moments, d: int) -> Covariances:
+    """Return covariances on the CPU, where the d x d algebra of the head is quicker."""
+    moments = moments.copy()
+    moments.eps = _FEATURE_EPS
+    return Covariances.of(moments, d)
+
+
+def monitor_total_correlation(train: Covariances, validation: Covariances, k: int) -> float:
+    """Return the validation TC of a head with a small fixed regulariser, to watch training by."""
+    W1 = whitening(train.S11, 1e-3, eps=train.eps, view="X")
+    W2 = whitening(train.S22, 1e-3, eps=train.eps, view="y")
+    U, _, Vh = torch.linalg.svd(W1.T @ train.S12 @ W2, full_matrices=False)
+    return float(canonical_correlations_of(W1 @ U[:, :k], W2 @ Vh[:k].T, validation).sum())
+
+
+def fit_head(
+    train: Covariances,
+    validation: Covariances,
+    n_components: int,
+    reg: Literal["auto"] | tuple[float, float],
+) -> tuple[CanonicalDirections, tuple[float, float]]:
+    """Fit linear CCA to training features, its regularisers chosen on validation features."""
+    if isinstance(reg, str):
+        reg = choose_regularizer([(train, validation)], n_components).reg
+    return canonical_directions(train, n_components, reg), reg

@@ -1,0 +1,150 @@
+"""Two encoders side by side, and what they are trained for."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from dscca.deep.layers import DynamicLinear
+
+BLOCK_ROWS = 8192
+"""Rows that are encoded at a time outside training."""
+
+
+@cache
+def _side_stream(device: torch.device) -> Any:
+    """Return the stream on which the second view is encoded."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+class Standardize(nn.Module):
+    """``(x - mean) / scale`` with fixed values, so that units of the data do not matter."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x, standardised."""
+        return (x - self.mean) / self.scale
+
+
+class TwoViewNet(nn.Module):
+    """Encoders of both views (the paper's f), each behind its standardisation."""
+
+    def __init__(self, inputs: tuple[nn.Module, ...], encoders: tuple[nn.Module, ...]) -> None:
+        super().__init__()
+        self.inputs = nn.ModuleList(inputs)
+        self.encoders = nn.ModuleList(encoders)
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the features of both (standardised) views."""
+        if not x.is_cuda:
+            return self.encoders[0](x), self.encoders[1](y)
+        # The views do not depend on each other: on a GPU they run side by side.
+        main, side = torch.cuda.current_stream(x.device), _side_stream(x.device)
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            g: Tensor = self.encoders[1](y)
+        f = self.encoders[0](x)
+        main.wait_stream(side)
+        g.record_stream(main)
+        return f, g
+
+    def standardize(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both views as the encoders take them."""
+        return self.inputs[0](x), self.inputs[1](y)
+
+    @torch.no_grad()
+    def encode(self, view: Tensor, which: int) -> Float[Tensor, "n d"]:
+        """Return the features of one view at inference, block by block."""
+        dtype = next((p.dtype for p in self.parameters()), torch.float32)
+        encode, standardize = self.encoders[which], self.inputs[which]
+        with evaluating(self):
+            return torch.cat(
+                [encode(standardize(b.to(dtype))) for b in torch.split(view, BLOCK_ROWS)]
+            )
+
+    @property
+    def scaled(self) -> bool:
+        """Whether dynamically-scaled layers use their scales; False during the warm-up."""
+        return all(layer.scaled for layer in self._dynamic())
+
+    @scaled.setter
+    def scaled(self, scaled: bool) -> None:
+        for layer in self._dynamic():
+            if layer.scaling != "hypernetwork":
+                layer.scaled = scaled
+
+    def _dynamic(self) -> list[DynamicLinear]:
+        return [module for module in self.modules() if isinstance(module, DynamicLinear)]
+
+
+class Objective(nn.Module):
+    """What the encoders are trained for: a loss of both views' features, and of the views.
+
+    A subclass may hold parameters (decoders, say) and running statistics, which it updates only
+    while it is training.
+    """
+
+    def forward(self, f: Tensor, g: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of a batch of features f, g of standardised views x, y."""
+        raise NotImplementedError
+
+
+class TwoViewModel(nn.Module):
+    """A network and its objective, which is all the training engine knows."""
+
+    def __init__(self, net: TwoViewNet, objective: Objective) -> None:
+        super().__init__()
+        self.net, self.objective = net, objective
+
+    def loss(self, x: Tensor, y: Tensor, autocast: torch.dtype | None = None) -> Tensor:
+        """Return the loss of a batch; only the encoders run in the lower precision."""
+        with torch.no_grad():
+            x, y = self.net.standardize(x, y)
+        with torch.autocast(x.device.type, dtype=autocast, enabled=autocast is not None):
+            f, g = self.net(x, y)
+        value: Tensor = self.objective(f.to(x.dtype), g.to(x.dtype), x, y)
+        return value
+
+    @torch.no_grad()
+    def evaluate(self, x: Tensor, y: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the loss on a whole data set at inference, and the features."""
+        with evaluating(self):
+            f, g = self.net.encode(x, 0), self.net.encode(y, 1)
+            loss: Tensor = self.objective(f, g, *self.net.standardize(x.to(f), y.to(g)))
+            return loss, (f, g)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode for a while."""
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)
+
+
+@torch.no_grad()
+def recalibrate(net: TwoViewNet, x: Tensor, y: Tensor) -> None:
+    """Set the statistics of every BatchNorm to those of one large batch of raw views."""
+    norms = [m for m in net.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    with evaluating(net):
+        for norm in norms:
+            norm.train()
+            norm.momentum = 1.0
+        net(*net.standardize(x.float(), y.float()))
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
