@@ -20,10 +20,9 @@ Method = Literal["svd", "newton-schulz"]
 _QUINTIC = (3.4445, -4.775, 2.0315)
 _CUBIC = (1.5, -0.5, 0.0)
 _STEPS = (_QUINTIC,) * 12 + (_CUBIC,) * 6
-_STEPS_FROM_BOUND = (_QUINTIC,) * 8 + (_CUBIC,) * 5
-"""Quintic steps lift singular values above about 1e-6 of the Frobenius norm (or 1e-4 of a bound on
-the spectral norm, which is less far away) to near one (coefficients: K. Jordan's Muon, 2024), cubic
-steps polish them."""
+_STEPS_FROM_BOUND = (_QUINTIC,) * 6 + (_CUBIC,) * 5
+"""Quintic steps lift singular values above about 1e-6 of the Frobenius norm, or 1e-3 of a bound on
+the spectral norm, to near one (coefficients: K. Jordan's Muon, 2024), cubic steps polish them."""
 
 _SMALLEST_SUM = 1e-6
 """Bound below σ_i + σ_j, relative to the largest singular value, in the polar factor's gradient."""

@@ -2,7 +2,6 @@
 
 import copy
 import inspect
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -28,13 +27,14 @@ from dscca.deep.head import (
     training_sums,
 )
 from dscca.deep.network import BLOCK_ROWS, Objective, Standardize, TwoViewModel, TwoViewNet
+from dscca.deep.optimizers import OPTIMIZERS
 from dscca.deep.preparation import hold_out, standardizer
 from dscca.deep.sources import batches_of, take
-from dscca.deep.training import OPTIMIZERS, Callback, DivergedError, Options, State, Trainer
+from dscca.deep.training import Callback, DivergedError, Options, State, Trainer
 from dscca.regularization import per_view
 from dscca.views import View, not_finite_error, resolve_device, working_dtype
 
-_CALIBRATION_ROWS = 2**15
+_CALIBRATION_ROWS = 2**16
 _MONITOR_ROWS_PER_COMPONENT = 20
 
 
@@ -277,8 +277,10 @@ class DeepEstimator(TwoViewEstimator):
                 f"networks: use a smaller warmup or more epochs."
             )
         x_val, y_val = validation
-        sample = rows[:: math.ceil(len(rows) / _CALIBRATION_ROWS)]
-        watched = rows[:: max(1, len(rows) // (_MONITOR_ROWS_PER_COMPONENT * self.n_components))]
+        # Drawn at random: neighbours may be alike, and any stride may meet a period of the data.
+        shuffled = np.random.default_rng(seed).permutation(rows)
+        sample = np.sort(shuffled[:_CALIBRATION_ROWS])
+        watched = np.sort(shuffled[: _MONITOR_ROWS_PER_COMPONENT * self.n_components])
         x_watched, y_watched = (take(view, watched, device) for view in views)
 
         def monitor(validation: tuple[Tensor, Tensor]) -> float:

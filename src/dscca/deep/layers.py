@@ -20,7 +20,7 @@ class DynamicLinear(nn.Module):
 
     .. math::
 
-        h &= \mathrm{ReLU}(\mathrm{BN}(c W_1 + b_1)), \quad
+        h &= \mathrm{ReLU}(\mathrm{BN}(c W_1)), \quad
              S_W = h V_W + v_W, \quad S_b = h V_b + v_b            && \text{(eq. 1)} \\
         y &= (S_W ∘ W)\, z + S_b ∘ b                               && \text{(eq. 2)}
 
@@ -243,9 +243,12 @@ class MLP(nn.Module):
 
 
 def _hidden_layers(sizes: Sequence[int], dropout: float = 0.0) -> Iterator[nn.Module]:
-    """Yield Linear, BatchNorm without affine parameters, ReLU between each two sizes."""
+    """Yield Linear, BatchNorm without affine parameters, ReLU between each two sizes.
+
+    The linear layers have no bias: the BatchNorm would take it away again.
+    """
     for a, b in pairwise(sizes):
-        yield nn.Linear(a, b)
+        yield nn.Linear(a, b, bias=False)
         yield nn.BatchNorm1d(b, affine=False)
         yield nn.ReLU()
         if dropout:

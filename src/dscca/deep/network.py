@@ -68,10 +68,9 @@ class TwoViewNet(nn.Module):
         """Return the features of one view at inference, block by block."""
         dtype = next((p.dtype for p in self.parameters()), torch.float32)
         encode, standardize = self.encoders[which], self.inputs[which]
+        rows = 8 * BLOCK_ROWS if view.is_cuda else BLOCK_ROWS
         with evaluating(self):
-            return torch.cat(
-                [encode(standardize(b.to(dtype))) for b in torch.split(view, BLOCK_ROWS)]
-            )
+            return torch.cat([encode(standardize(b.to(dtype))) for b in torch.split(view, rows)])
 
     @property
     def scaled(self) -> bool:
@@ -128,12 +127,14 @@ class TwoViewModel(nn.Module):
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
     """Put a module into evaluation mode for a while."""
-    training = module.training
+    if not module.training:
+        yield
+        return
     module.eval()
     try:
         yield
     finally:
-        module.train(training)
+        module.train()
 
 
 @torch.no_grad()
@@ -148,3 +149,4 @@ def recalibrate(net: TwoViewNet, x: Tensor, y: Tensor) -> None:
         net(*net.standardize(x.float(), y.float()))
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
+            norm.eval()

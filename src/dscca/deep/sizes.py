@@ -60,5 +60,5 @@ def _nearest(count: Callable[[int], int], target: int, least: int) -> int:
 
 
 def _count(sizes: Sequence[int]) -> int:
-    """Parameters of the linear layers, with biases, between these sizes."""
-    return sum((a + 1) * b for a, b in pairwise(sizes))
+    """Parameters of the linear layers between these sizes, of which the last has a bias."""
+    return sum(a * b for a, b in pairwise(sizes)) + sizes[-1]

@@ -14,18 +14,13 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from dscca.deep.checkpoint import Checkpoint
 from dscca.deep.network import TwoViewModel, recalibrate
+from dscca.deep.optimizers import make_optimizer
 from dscca.deep.progress import Progress
 from dscca.deep.sources import Batches
 from dscca.deep.steps import make_step
 
 Callback = Callable[[dict[str, float]], bool | None]
 """Called after every epoch with its history row; training stops if it returns True."""
-
-OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
-    "rmsprop": torch.optim.RMSprop,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-}
 
 
 class DivergedError(ArithmeticError):
@@ -92,7 +87,9 @@ class Trainer:
         self.options, self.calibration, self.monitor = options, calibration, monitor
         self.callbacks, self.verbose = callbacks, verbose
         self.device = next(model.parameters()).device
-        self.optimizer = self._make_optimizer()
+        self.optimizer = make_optimizer(
+            options.optimizer, model.parameters(), options.learning_rate, options.weight_decay
+        )
         self.state = State()
         self.best = self._snapshot()
         self.average = self._parameters_copy() if options.averaging else None
@@ -211,17 +208,6 @@ class Trainer:
             "step": 0.1 ** ((done >= 0.5) + (done >= 0.75)),
         }[self.options.schedule]
         return float(self.options.learning_rate * factor)
-
-    def _make_optimizer(self) -> torch.optim.Optimizer:
-        options: dict[str, Any] = {"weight_decay": self.options.weight_decay, "foreach": True}
-        rate: Any = self.options.learning_rate
-        if self.device.type == "cuda":
-            # A captured step reads the rate and counts steps on the device.
-            options["capturable"] = True
-            rate = torch.tensor(rate, device=self.device)
-        kind: Any = OPTIMIZERS[self.options.optimizer]
-        optimizer: torch.optim.Optimizer = kind(self.model.parameters(), lr=rate, **options)
-        return optimizer
 
     def _set_scaled(self, scaled: bool) -> None:
         self.model.net.scaled = scaled
