@@ -35,3 +35,14 @@ def real_data():
     if not folder or not Path(folder).is_dir():
         pytest.skip("set DSCCA_DATA to the folder of real data to run this")
     return Path(folder)
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """A list to which every deep fit in the test adds the record of its training."""
+    from deep_problems import RecordingTrainer
+
+    runs = []
+    monkeypatch.setattr(RecordingTrainer, "runs", runs)
+    monkeypatch.setattr("dscca.deep.estimator.Trainer", RecordingTrainer)
+    return runs

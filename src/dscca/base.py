@@ -191,6 +191,8 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _check_training(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[View, View]:
         """Check both views for fitting and remember their widths."""
         nd = self._allow_nd()
+        if reset:
+            vars(self).pop("correlations_", None)  # a fit that fails leaves no fitted model
         first = check_x(self, X, reset=reset, allow_nd=nd)
         if reset:
             second = check_y(y, estimator=type(self).__name__, fitting=True, allow_nd=nd)
@@ -212,6 +214,9 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if len(first) < 2:
             raise ValueError(f"validation needs at least 2 samples, got {len(first)}.")
         return first, second
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "correlations_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

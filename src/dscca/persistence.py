@@ -37,7 +37,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     arrays, values = {}, {}
     for name, value in model.fitted_state().items():
         if isinstance(value, np.ndarray) and value.dtype != object:
-            arrays[name] = np.ascontiguousarray(value)
+            arrays[name] = np.asarray(value, order="C")
         else:
             values[name] = encode(value)
     description = {
@@ -109,7 +109,14 @@ def load(path: str | PathLike[str], **parameters: Any) -> Any:
     _check_shapes(file, cls._persistent, arrays)
     try:
         model.restore_state({**fitted, **arrays})
-    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        ArithmeticError,
+        RuntimeError,
+    ) as error:
         raise ModelFileError(f"{file} is incomplete or damaged: {error}") from error
     return model
 

@@ -35,7 +35,7 @@ class Checkpoint:
 
     def __init__(self, folder: str | PathLike[str], facts: dict[str, Any]) -> None:
         self.path = Path(folder) / FILE_NAME
-        self.facts = json.loads(json.dumps(facts))
+        self.facts = json.loads(json.dumps(facts, default=lambda number: number.item()))
         self._written, self._cost = -float("inf"), 0.0
 
     def save(self, trainer: "Trainer", *, force: bool = False) -> None:
@@ -57,30 +57,20 @@ class Checkpoint:
         if not self.path.exists():
             return
         header, tensors = self._read()
-        facts = json.loads(header["facts"])
-        different = sorted(k for k in {*facts, *self.facts} if facts.get(k) != self.facts.get(k))
+        try:
+            facts, state = json.loads(header["facts"]), json.loads(header["state"])
+            different = {k for k in {*facts, *self.facts} if facts.get(k) != self.facts.get(k)}
+            if not different:
+                _restore(trainer, tensors, state)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+            raise CheckpointError(
+                f"{self.path} is damaged ({type(error).__name__}: {error}): remove it to start again."
+            ) from error
         if different:
             raise CheckpointError(
-                f"{self.path} belongs to another run: {', '.join(different)} differ. Remove it or "
-                f"give another checkpoint_dir."
+                f"{self.path} belongs to another run: {', '.join(sorted(different))} differ. "
+                f"Remove it or give another checkpoint_dir."
             )
-        try:
-            _copy(trainer.model.state_dict(), tensors, "model")
-            _copy(trainer.best, tensors, "best")
-            _copy(trainer.average or {}, tensors, "average")
-            for key, value in json.loads(header["state"]).items():
-                setattr(trainer.state, key, value)
-        except (KeyError, RuntimeError) as error:
-            raise CheckpointError(f"{self.path} does not fit this model: {error}") from error
-        parameters = list(trainer.model.parameters())
-        for name, value in tensors.items():
-            kind, _, rest = name.partition("/")
-            if kind == "optimizer":
-                index, _, key = rest.partition("/")
-                parameter = parameters[int(index)]
-                # Steps are counted on the CPU unless the optimiser is capturable.
-                device = "cpu" if key == "step" and not parameter.is_cuda else parameter.device
-                trainer.optimizer.state[parameter][key] = value.to(device)
 
     def _read(self) -> tuple[dict[str, str], dict[str, Tensor]]:
         try:
@@ -108,7 +98,27 @@ def _optimizer_state(trainer: "Trainer") -> dict[str, Tensor]:
     return state
 
 
+def _restore(trainer: "Trainer", tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    if set(state) != set(asdict(trainer.state)):
+        raise ValueError("its state has other entries")
+    _copy(trainer.model.state_dict(), tensors, "model")
+    _copy(trainer.best, tensors, "best")
+    _copy(trainer.average or {}, tensors, "average")
+    parameters = list(trainer.model.parameters())
+    for name, value in tensors.items():
+        kind, _, rest = name.partition("/")
+        if kind == "optimizer":
+            index, _, key = rest.partition("/")
+            parameter = parameters[int(index)]
+            trainer.optimizer.state[parameter][key] = value.to(parameter.device)
+    for key, value in state.items():
+        setattr(trainer.state, key, value)
+
+
 @torch.no_grad()
 def _copy(target: dict[str, Tensor], tensors: dict[str, Tensor], prefix: str) -> None:
     for name, value in target.items():
-        value.copy_(tensors[f"{prefix}/{name}"])
+        stored = tensors[f"{prefix}/{name}"]
+        if stored.shape != value.shape:
+            raise ValueError(f"{name} has shape {tuple(stored.shape)}, not {tuple(value.shape)}")
+        value.copy_(stored)

@@ -4,6 +4,7 @@ import copy
 import inspect
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import asdict
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -18,6 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from dscca.base import TwoViewEstimator, Variates
+from dscca.deep.checkpoint import Checkpoint
 from dscca.deep.head import (
     CrossScatter,
     encode_both,
@@ -28,7 +30,7 @@ from dscca.deep.head import (
 )
 from dscca.deep.network import BLOCK_ROWS, Objective, Standardize, TwoViewModel, TwoViewNet
 from dscca.deep.optimizers import OPTIMIZERS
-from dscca.deep.preparation import hold_out, standardizer
+from dscca.deep.preparation import fingerprint, hold_out, standardizer
 from dscca.deep.sources import batches_of, take
 from dscca.deep.training import Callback, DivergedError, Options, State, Trainer
 from dscca.regularization import per_view
@@ -233,11 +235,18 @@ class DeepEstimator(TwoViewEstimator):
             standardizer(view, rows, self.scale, device, name)
             for view, name in zip(views, "Xy", strict=True)
         )
-        for view, name in zip(validation, ("X_val", "y_val"), strict=True):
-            if not view.isfinite().all():
-                raise not_finite_error({name: view})
+        names = ("X", "y") if given is None else ("X_val", "y_val")
+        for name, part, whole in zip(names, validation, held_out, strict=True):
+            if not part.isfinite().all():
+                raise not_finite_error({name: whole})
         model = self._build(shapes, inputs, seed).to(device)
+        self._check_features(model.net, validation)
         trainer = self._trainer(model, views, rows, validation, size, seed, device)
+        if self.checkpoint_dir is not None:
+            facts = self._facts(model, (*views, *held_out))
+            trainer.checkpoint = Checkpoint(
+                self.checkpoint_dir, {**facts, **asdict(trainer.options)}
+            )
         try:
             state = trainer.run()
         except DivergedError:
@@ -291,18 +300,6 @@ class DeepEstimator(TwoViewEstimator):
 
         names = Options.__dataclass_fields__
         options = Options(**{k: getattr(self, k) for k in names if k != "seed"}, seed=seed)
-        facts = {
-            "method": type(self).__name__,
-            "parameters": {
-                name: repr(value)
-                for name, value in self.get_params(deep=False).items()
-                if name not in (*self._training_only, "verbose", "encoders", *names)
-            },
-            "data": [
-                [list(view.shape), float(take(view, rows[:99], device).double().sum())]
-                for view in views
-            ],
-        }
         return Trainer(
             model,
             batches_of(*views, rows, size, device),
@@ -313,10 +310,40 @@ class DeepEstimator(TwoViewEstimator):
             else (x_watched, y_watched),
             monitor=monitor,
             callbacks=self.callbacks,
-            checkpoint_dir=self.checkpoint_dir,
-            fingerprint=facts,
             verbose=self.verbose,
         )
+
+    def _check_features(self, net: TwoViewNet, validation: Sequence[Tensor]) -> None:
+        if not any(p.requires_grad for p in net.parameters()):
+            raise ValueError("the encoders have no parameters to train.")
+        for name, features in zip("Xy", encode_both(net, [v[:2] for v in validation]), strict=True):
+            if features.ndim != 2 or features.shape[1] < self.n_components:
+                raise ValueError(
+                    f"the encoder of view {name} returns features of shape "
+                    f"{tuple(features.shape[1:])} per sample, too few for "
+                    f"n_components={self.n_components}: it must return at least as many numbers."
+                )
+
+    def _facts(self, model: TwoViewModel, views: Sequence[View]) -> dict[str, Any]:
+        """Return what a run must share with a checkpoint to go on from it."""
+        if not isinstance(self.random_state, Integral):
+            raise ValueError(
+                f"checkpoint_dir needs an integer random_state to come back to the same run, got "
+                f"{self.random_state!r}."
+            )
+        facts: dict[str, Any] = {
+            name: repr(value)
+            for name, value in self.get_params(deep=False).items()
+            if name not in (*self._training_only, "verbose", "encoders")
+        }
+        facts["method"] = type(self).__name__
+        facts["data"] = [fingerprint(view) for view in views]
+        if self.encoders is not None:
+            values = [
+                value.flatten().double() for value in model.net.encoders.state_dict().values()
+            ]
+            facts["encoders"] = fingerprint(torch.cat(values))
+        return facts
 
     def _finish(
         self,
@@ -389,6 +416,9 @@ class DeepEstimator(TwoViewEstimator):
         net = {k.removeprefix("net/"): state.pop(k) for k in list(state) if k.startswith("net/")}
         super().restore_state(state)
         shapes = [tuple(int(n) for n in shape) for shape in facts["input_shapes"]]
+        for i, shape in enumerate(shapes):
+            if net[f"inputs.{i}.mean"].shape not in ((), shape):
+                raise ValueError(f"the standardisation of view {'Xy'[i]} does not fit its shape")
         inputs = tuple(
             Standardize(
                 *(torch.empty(net[f"inputs.{i}.{part}"].shape) for part in ("mean", "scale"))
@@ -398,6 +428,12 @@ class DeepEstimator(TwoViewEstimator):
         self.net_ = self._build(shapes, inputs, seed=0).net.requires_grad_(False).eval()
         self.net_.load_state_dict({k: torch.from_numpy(v) for k, v in net.items()})
         self.net_.scaled = bool(facts["scaled"])
+        probes = encode_both(self.net_, [torch.zeros(1, *shape) for shape in shapes])
+        for features, mean in zip(
+            probes, (self.x_feature_mean_, self.y_feature_mean_), strict=True
+        ):
+            if features.shape != (1, len(mean)):
+                raise ValueError(f"encoders return {features.shape[1]} features, not {len(mean)}")
         self.head_reg_, self.n_iter_ = facts["head_reg"], int(facts["n_iter"])
         self.best_epoch_, self.history_ = int(facts["best_epoch"]), pd.DataFrame(facts["history"])
 

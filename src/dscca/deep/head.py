@@ -15,6 +15,7 @@ from dscca.linalg import (
     CanonicalDirections,
     Covariances,
     Moments,
+    SingularCovarianceError,
     canonical_correlations_of,
     canonical_directions,
     whitening,
@@ -101,9 +102,15 @@ def _covariances(moments: Moments, d: int) -> Covariances:
 
 
 def monitor_total_correlation(train: Covariances, validation: Covariances, k: int) -> float:
-    """Return the validation TC of a head with a small fixed regulariser, to watch training by."""
-    W1 = whitening(train.S11, 1e-3, eps=train.eps, view="X")
-    W2 = whitening(train.S22, 1e-3, eps=train.eps, view="y")
+    """Return the validation TC of a head with a small fixed regulariser, to watch training by.
+
+    Constant features carry no correlation.
+    """
+    try:
+        W1 = whitening(train.S11, 1e-3, eps=train.eps, view="X")
+        W2 = whitening(train.S22, 1e-3, eps=train.eps, view="y")
+    except SingularCovarianceError:
+        return 0.0
     U, _, Vh = torch.linalg.svd(W1.T @ train.S12 @ W2, full_matrices=False)
     return float(canonical_correlations_of(W1 @ U[:, :k], W2 @ Vh[:k].T, validation).sum())
 

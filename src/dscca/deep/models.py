@@ -84,6 +84,12 @@ class DCCA(DeepEstimator):
     def _encoder(self, which: int, in_features: int) -> nn.Module:
         hidden = widths_per_view("hidden", self.hidden)[which]
         last = self._last_layer(which, in_features)
+        width = (in_features, *hidden)[-1]
+        if last is nn.Linear and width < self.n_components:
+            raise ValueError(
+                f"n_components={self.n_components} is above {width}, the width of what the last "
+                f"layer of view {'Xy'[which]} sees: use n_components <= {width} or wider layers."
+            )
         return MLP(in_features, hidden, self.n_components, last=last, dropout=self.dropout)
 
     def _last_layer(self, which: int, in_features: int) -> Any:
@@ -144,6 +150,7 @@ class DSDCCA(DCCA):
         """Return the scales of view one's last layer, a row of ``c`` numbers per sample.
 
         The first d_out * d_in are those of the weights, row by row, the rest those of the biases.
+        They are ones if the best epoch was before the scaling networks joined.
         """
         check_is_fitted(self)
         return self._scales(check_x(self, X, reset=False), 0)
@@ -157,10 +164,17 @@ class DSDCCA(DCCA):
         encoder: Any = self.net_.encoders[which]
         if not isinstance(getattr(encoder, "last", None), DynamicLinear):
             raise ValueError("encoders of your own have no scales to return.")
-        x = self.net_.inputs[which](torch.as_tensor(np.asarray(view), dtype=torch.float32))
+        last: DynamicLinear = encoder.last
+        rows = (
+            view.cpu().float() if isinstance(view, Tensor) else torch.tensor(np.array(view, "f4"))
+        )
+        if not last.scaled:
+            c = last.weight.numel() + last.out_features
+            return np.ones((len(rows), c), dtype=np.float32)
+        x = self.net_.inputs[which](rows)
         with torch.no_grad():
-            S_W, S_b = encoder.last.scales(encoder.body(x), x)
-        return torch.cat([S_W.flatten(1), S_b], dim=1).numpy()
+            S_W, S_b = last.scales(encoder.body(x), x)
+        return torch.cat([S_W.flatten(1), S_b], dim=1).numpy()  # type: ignore[list-item]
 
     def _last_layer(self, which: int, in_features: int) -> Any:
         if self.scaling == "hypernetwork" and self.warmup:

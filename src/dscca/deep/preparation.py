@@ -1,15 +1,21 @@
 """What happens to the data before training: holding out, checking, standardising."""
 
 import math
+import zlib
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from dscca.deep.head import row_chunks
 from dscca.deep.network import Standardize
 from dscca.deep.sources import take
 from dscca.views import View, not_finite_error
+
+_RESOLVED = 0.01
+"""Share of a feature's standard deviation that float32's rounding of its mean may make up."""
 
 
 def hold_out(
@@ -61,9 +67,29 @@ def standardizer(
     if not variances.max() > 0:
         raise ValueError(f"view {name} is constant: a correlation needs variation.")
     mean, deviations = shift + total / n, variances.sqrt()
+    if (
+        (mean.abs() * torch.finfo(torch.float32).eps > _RESOLVED * deviations)
+        .logical_and(deviations > 0)
+        .any()
+    ):
+        raise ValueError(
+            f"view {name} holds features whose mean is so far above their variation that float32, "
+            f"in which networks train, does not resolve it: centre view {name} first."
+        )
     if scale is None:
         mean, deviations = torch.zeros(()), torch.ones(())
     elif scale == "view":
         mean, deviations = mean.mean(), variances.mean().sqrt()
     deviations = deviations.where(deviations > 0, 1.0)
     return Standardize(mean.float().cpu(), deviations.float().cpu())
+
+
+def fingerprint(view: View) -> dict[str, Any]:
+    """Return shape, dtype and checksum of a view."""
+    checksum = 0
+    step = max(1, 2**22 // max(1, math.prod(view.shape[1:])))
+    for start in range(0, len(view), step):
+        rows = view[start : start + step]
+        array = rows.numpy(force=True) if isinstance(rows, Tensor) else rows
+        checksum = zlib.crc32(np.ascontiguousarray(array), checksum)
+    return {"shape": list(view.shape), "dtype": str(view.dtype), "crc32": checksum}

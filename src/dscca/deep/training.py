@@ -3,8 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from os import PathLike
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -79,8 +78,6 @@ class Trainer:
         calibration: tuple[Tensor, Tensor],
         monitor: Callable[[tuple[Tensor, Tensor]], float] | None = None,
         callbacks: Sequence[Callback] = (),
-        checkpoint_dir: str | PathLike[str] | None = None,
-        fingerprint: dict[str, Any] | None = None,
         verbose: int = 0,
     ) -> None:
         self.model, self.batches, self.validation = model, batches, validation
@@ -93,8 +90,7 @@ class Trainer:
         self.state = State()
         self.best = self._snapshot()
         self.average = self._parameters_copy() if options.averaging else None
-        facts = {**(fingerprint or {}), "options": asdict(options)}
-        self.checkpoint = Checkpoint(checkpoint_dir, facts) if checkpoint_dir is not None else None
+        self.checkpoint: Checkpoint | None = None
 
     def run(self) -> State:
         """Train, or go on from the checkpoint; the model ends with its best parameters."""
