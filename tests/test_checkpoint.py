@@ -168,7 +168,7 @@ def test_stopped_run_stays_stopped(options, tmp_path):
 )
 def test_checkpoint_of_other_parameters_is_refused(run_dir, options):
     before = (run_dir / FILE_NAME).read_bytes()
-    with pytest.raises(CheckpointError, match="belongs to another run.*differ.*Remove it or give"):
+    with pytest.raises(CheckpointError, match=r"belongs to another run.*differ.*Remove it or give"):
         small_dcca(**options, checkpoint_dir=run_dir).fit(*VIEWS)
     assert (run_dir / FILE_NAME).read_bytes() == before
 
@@ -230,7 +230,7 @@ def test_parameters_may_be_numpy_numbers(tmp_path):
 def test_truncated_checkpoint(run_dir, kept):
     file = run_dir / FILE_NAME
     file.write_bytes(file.read_bytes()[:kept])
-    with pytest.raises(CheckpointError, match="is damaged.*remove it"):
+    with pytest.raises(CheckpointError, match=r"is damaged.*remove it"):
         small_dcca(checkpoint_dir=run_dir).fit(*VIEWS)
 
 

@@ -192,7 +192,7 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Check both views for fitting and remember their widths."""
         nd = self._allow_nd()
         if reset:
-            vars(self).pop("correlations_", None)  # a fit that fails leaves no fitted model
+            self.__dict__.pop("correlations_", None)  # a fit that fails leaves no fitted model
         first = check_x(self, X, reset=reset, allow_nd=nd)
         if reset:
             second = check_y(y, estimator=type(self).__name__, fitting=True, allow_nd=nd)

@@ -64,7 +64,8 @@ class Checkpoint:
                 _restore(trainer, tensors, state)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
             raise CheckpointError(
-                f"{self.path} is damaged ({type(error).__name__}: {error}): remove it to start again."
+                f"{self.path} is damaged ({type(error).__name__}: {error}): remove it to start "
+                f"again."
             ) from error
         if different:
             raise CheckpointError(

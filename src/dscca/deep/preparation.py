@@ -91,5 +91,5 @@ def fingerprint(view: View) -> dict[str, Any]:
     for start in range(0, len(view), step):
         rows = view[start : start + step]
         array = rows.numpy(force=True) if isinstance(rows, Tensor) else rows
-        checksum = zlib.crc32(np.ascontiguousarray(array), checksum)
+        checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
     return {"shape": list(view.shape), "dtype": str(view.dtype), "crc32": checksum}

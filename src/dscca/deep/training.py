@@ -183,7 +183,7 @@ class Trainer:
         asked = [callback(dict(row)) for callback in self.callbacks]
         patience = self.options.patience
         waited = self.state.epoch - max(self.state.best_epoch, self.options.warmup)
-        return any(answer is True for answer in asked) or (
+        return any(answer is True for answer in asked) or bool(
             patience is not None and waited >= patience
         )
 
