@@ -135,7 +135,11 @@ class _ScaledProduct(torch.autograd.Function):
         for k, T in zip(_chunks(V), kept, strict=True):
             dh[:, k] = torch.bmm(T.to(h.dtype), dy[:, :, None]).squeeze(2)
             dT = (h[:, k, None] * dy[:, None, :]).to(z.dtype).flatten(1)
-            dz += dT @ _product(V[k], W, z.dtype)
+            P = _product(V[k], W, z.dtype)
+            if P.dtype == dz.dtype:
+                dz.addmm_(dT, P)  # saves a batch x d_in temporary and a pass over it
+            else:
+                dz += dT @ P
             dP = (dT.T @ z).view_as(V[k]).to(V.dtype)
             torch.mul(dP, W, out=dV[k])
             if dW is not None:
