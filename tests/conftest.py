@@ -44,5 +44,5 @@ def recorded(monkeypatch):
 
     runs = []
     monkeypatch.setattr(RecordingTrainer, "runs", runs)
-    monkeypatch.setattr("dscca.deep.estimator.Trainer", RecordingTrainer)
+    monkeypatch.setattr("dscca.deep.fitting.Trainer", RecordingTrainer)
     return runs

@@ -9,42 +9,35 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from torch import Tensor, nn
+from torch import nn
 
 from dscca.base import TwoViewEstimator, Variates
 from dscca.deep.checkpoint import Checkpoint
-from dscca.deep.head import (
-    CrossScatter,
-    encode_both,
-    feature_covariances,
-    fit_head,
-    monitor_total_correlation,
-    training_sums,
-)
-from dscca.deep.network import BLOCK_ROWS, Objective, Standardize, TwoViewModel, TwoViewNet
+from dscca.deep.fitting import check_features, make_trainer, run_facts
+from dscca.deep.head import encode_both, feature_covariances, fit_head, project, training_sums
+from dscca.deep.layers import MLP
+from dscca.deep.network import Objective, Standardize, TwoViewModel, TwoViewNet
 from dscca.deep.optimizers import OPTIMIZERS
-from dscca.deep.preparation import fingerprint, hold_out, standardizer
-from dscca.deep.sources import batches_of, take
-from dscca.deep.training import Callback, DivergedError, Options, State, Trainer
+from dscca.deep.preparation import FittingData, prepare
+from dscca.deep.restoring import load_net, stored_inputs
+from dscca.deep.sizes import widths_per_view
+from dscca.deep.training import Callback, DivergedError, Options, State
 from dscca.regularization import per_view
-from dscca.views import View, not_finite_error, resolve_device, working_dtype
-
-_CALIBRATION_ROWS = 2**16
-_MONITOR_ROWS_PER_COMPONENT = 20
+from dscca.views import View, resolve_device
 
 
 class DeepEstimator(TwoViewEstimator):
     """Base of the deep estimators: two encoders, an objective, and a linear CCA as head.
 
-    A subclass says what the encoders are (``_encoder``) and what they are trained for
-    (``_objective``). Its ``__init__`` takes its own parameters and passes the rest on.
+    A subclass says what the encoders are trained for (``_objective``) and, where they are not the
+    paper's, what they are (``_encoder``, ``_last_layer``, ``_output_norm``). Its ``__init__`` takes
+    its own parameters and passes the rest on.
 
     Parameters
     ----------
@@ -128,7 +121,11 @@ class DeepEstimator(TwoViewEstimator):
         "device": [str],
     }
 
+    _output_norm: ClassVar[bool] = True
+    """Whether a BatchNorm follows the encoders' last layer."""
+
     net_: TwoViewNet
+    input_shapes_: tuple[tuple[int, ...], ...]
     n_iter_: int
     best_epoch_: int
     warmup: int = 0
@@ -193,12 +190,31 @@ class DeepEstimator(TwoViewEstimator):
             cls.__init__.__signature__ = inspect.Signature(list(merged.values()))  # type: ignore
 
     @abstractmethod
+    def _objective(self, net: TwoViewNet) -> Objective:
+        """Return what the encoders of `net` are trained for; the views have ``input_shapes_``."""
+
     def _encoder(self, which: int, in_features: int) -> nn.Module:
         """Return a new encoder for a view of `in_features` features."""
+        hidden = widths_per_view("hidden", self.hidden)[which]
+        last = self._last_layer(which, in_features)
+        width = (in_features, *hidden)[-1]
+        if last is nn.Linear and width < self.n_components:
+            raise ValueError(
+                f"n_components={self.n_components} is above {width}, the width of what the last "
+                f"layer of view {'Xy'[which]} sees: use n_components <= {width} or wider layers."
+            )
+        return MLP(
+            in_features,
+            hidden,
+            self.n_components,
+            last=last,
+            output_norm=self._output_norm,
+            dropout=self.dropout,
+        )
 
-    @abstractmethod
-    def _objective(self) -> Objective:
-        """Return what the encoders are trained for."""
+    def _last_layer(self, which: int, in_features: int) -> Any:
+        """Return what makes an encoder's last layer from its sizes."""
+        return nn.Linear
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -216,48 +232,49 @@ class DeepEstimator(TwoViewEstimator):
         """
         views = self._check_training(X, y, reset=True)
         given = self._check_validation(X_val, y_val)
-        device = resolve_device(self.device)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        rows, validation_rows = hold_out(
-            len(views[0]), self.validation_fraction, self.n_components, seed, given
-        )
-        size = min(self.batch_size, len(rows))
-        if size <= self.n_components:
+        if self.warmup >= self.epochs and self.warmup:
             raise ValueError(
-                f"batches of {size} samples cannot carry n_components={self.n_components}, any "
-                f"{self.n_components + 1} samples correlate perfectly: use a batch_size and at "
-                f"least as many training samples well above that."
+                f"warmup={self.warmup} leaves none of epochs={self.epochs} to the scaling "
+                f"networks: use a smaller warmup or more epochs."
             )
-        held_out = given if given is not None else views
-        validation = tuple(take(view, validation_rows, device) for view in held_out)
-        shapes = tuple(tuple(view.shape[1:]) for view in views)
-        inputs = tuple(
-            standardizer(view, rows, self.scale, device, name)
-            for view, name in zip(views, "Xy", strict=True)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        data = prepare(
+            views,
+            given,
+            n_components=self.n_components,
+            batch_size=self.batch_size,
+            fraction=self.validation_fraction,
+            scale=self.scale,
+            seed=seed,
+            device=resolve_device(self.device),
         )
-        names = ("X", "y") if given is None else ("X_val", "y_val")
-        for name, part, whole in zip(names, validation, held_out, strict=True):
-            if not part.isfinite().all():
-                raise not_finite_error({name: whole})
-        model = self._build(shapes, inputs, seed).to(device)
-        self._check_features(model.net, validation)
-        trainer = self._trainer(model, views, rows, validation, size, seed, device)
+        self.input_shapes_ = data.shapes
+        model = self._build(data.inputs, seed).to(data.device)
+        check_features(model.net, data.validation, self.n_components)
+        options = Options(
+            **{k: getattr(self, k) for k in Options.__dataclass_fields__ if k != "seed"}, seed=seed
+        )
+        trainer = make_trainer(
+            model,
+            data,
+            options,
+            n_components=self.n_components,
+            callbacks=self.callbacks,
+            verbose=self.verbose,
+        )
         if self.checkpoint_dir is not None:
-            facts = self._facts(model, (*views, *held_out))
-            trainer.checkpoint = Checkpoint(
-                self.checkpoint_dir, {**facts, **asdict(trainer.options)}
-            )
+            facts = {**run_facts(self, model.net, data), **asdict(options)}
+            trainer.checkpoint = Checkpoint(self.checkpoint_dir, facts)
         try:
             state = trainer.run()
         except DivergedError:
             if trainer.state.best_epoch >= 0:
-                self._finish(model, trainer.state, views, rows, validation, device)
+                self._finish(model.net, trainer.state, data)
             raise
-        return self._finish(model, state, views, rows, validation, device)
+        return self._finish(model.net, state, data)
 
-    def _build(
-        self, shapes: Sequence[tuple[int, ...]], inputs: tuple[Standardize, ...], seed: int
-    ) -> TwoViewModel:
+    def _build(self, inputs: tuple[Standardize, ...], seed: int) -> TwoViewModel:
+        """Return a new network for views of ``input_shapes_``, and its objective."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             if self.encoders is not None:
@@ -265,134 +282,32 @@ class DeepEstimator(TwoViewEstimator):
                     raise ValueError(f"encoders must be a pair, got {len(self.encoders)} of them.")
                 encoders = tuple(copy.deepcopy(encoder) for encoder in self.encoders)
             else:
-                encoders = tuple(self._encoder(i, shape[0]) for i, shape in enumerate(shapes))
-            model = TwoViewModel(TwoViewNet(inputs, encoders), self._objective())
-        self.input_shapes_ = tuple(shapes)
-        return model
-
-    def _trainer(
-        self,
-        model: TwoViewModel,
-        views: tuple[View, View],
-        rows: NDArray[np.int64],
-        validation: tuple[Tensor, ...],
-        size: int,
-        seed: int,
-        device: torch.device,
-    ) -> Trainer:
-        if self.warmup >= self.epochs and self.warmup:
-            raise ValueError(
-                f"warmup={self.warmup} leaves none of epochs={self.epochs} to the scaling "
-                f"networks: use a smaller warmup or more epochs."
-            )
-        x_val, y_val = validation
-        # Drawn at random: neighbours may be alike, and any stride may meet a period of the data.
-        shuffled = np.random.default_rng(seed).permutation(rows)
-        sample = np.sort(shuffled[:_CALIBRATION_ROWS])
-        watched = np.sort(shuffled[: _MONITOR_ROWS_PER_COMPONENT * self.n_components])
-        x_watched, y_watched = (take(view, watched, device) for view in views)
-
-        def monitor(validation: tuple[Tensor, Tensor]) -> float:
-            train = encode_both(model.net, (x_watched, y_watched))
-            return monitor_total_correlation(
-                feature_covariances(train), feature_covariances(validation), self.n_components
-            )
-
-        names = Options.__dataclass_fields__
-        options = Options(**{k: getattr(self, k) for k in names if k != "seed"}, seed=seed)
-        return Trainer(
-            model,
-            batches_of(*views, rows, size, device),
-            (x_val, y_val),
-            options,
-            calibration=(take(views[0], sample, device), take(views[1], sample, device))
-            if self.averaging
-            else (x_watched, y_watched),
-            monitor=monitor,
-            callbacks=self.callbacks,
-            verbose=self.verbose,
-        )
-
-    def _check_features(self, net: TwoViewNet, validation: Sequence[Tensor]) -> None:
-        if not any(p.requires_grad for p in net.parameters()):
-            raise ValueError("the encoders have no parameters to train.")
-        for name, features in zip("Xy", encode_both(net, [v[:2] for v in validation]), strict=True):
-            if features.ndim != 2 or features.shape[1] < self.n_components:
-                raise ValueError(
-                    f"the encoder of view {name} returns features of shape "
-                    f"{tuple(features.shape[1:])} per sample, too few for "
-                    f"n_components={self.n_components}: it must return at least as many numbers."
+                encoders = tuple(
+                    self._encoder(i, shape[0]) for i, shape in enumerate(self.input_shapes_)
                 )
+            net = TwoViewNet(inputs, encoders)
+            return TwoViewModel(net, self._objective(net))
 
-    def _facts(self, model: TwoViewModel, views: Sequence[View]) -> dict[str, Any]:
-        """Return what a run must share with a checkpoint to go on from it."""
-        if not isinstance(self.random_state, Integral):
-            raise ValueError(
-                f"checkpoint_dir needs an integer random_state to come back to the same run, got "
-                f"{self.random_state!r}."
-            )
-        facts: dict[str, Any] = {
-            name: repr(value)
-            for name, value in self.get_params(deep=False).items()
-            if name not in (*self._training_only, "verbose", "encoders")
-        }
-        facts["method"] = type(self).__name__
-        facts["data"] = [fingerprint(view) for view in views]
-        if self.encoders is not None:
-            values = [
-                value.flatten().double() for value in model.net.encoders.state_dict().values()
-            ]
-            facts["encoders"] = fingerprint(torch.cat(values))
-        return facts
-
-    def _finish(
-        self,
-        model: TwoViewModel,
-        state: State,
-        views: tuple[View, View],
-        rows: NDArray[np.int64],
-        validation: tuple[Tensor, ...],
-        device: torch.device,
-    ) -> Self:
+    def _finish(self, net: TwoViewNet, state: State, data: FittingData) -> Self:
         """Fit the head on the training features and set the fitted attributes."""
-        net = model.net
-        train, scatters = training_sums(net, views, rows, device)
-        held_out = feature_covariances(encode_both(net, validation))
+        train, scatters = training_sums(net, data.views, data.rows, data.device)
+        held_out = feature_covariances(encode_both(net, data.validation))
         reg: Any = "auto" if self.head_reg == "auto" else per_view("head_reg", self.head_reg)
         found, self.head_reg_ = fit_head(train, held_out, self.n_components, reg)
         self.net_ = net.cpu().requires_grad_(False).eval()
         self.correlations_ = found.correlations.numpy()
         self.x_feature_mean_, self.y_feature_mean_ = train.mean_x.numpy(), train.mean_y.numpy()
         self.x_rotations_, self.y_rotations_ = found.A.numpy(), found.B.numpy()
-        interpreted = [
-            _interpret(scatter, A.to(device), S.to(device))
-            for scatter, A, S in zip(
-                scatters, (found.A, found.B), (train.S11, train.S22), strict=True
-            )
-        ]
-        (self.x_loadings_, self.x_patterns_), (self.y_loadings_, self.y_patterns_) = interpreted
+        self.x_loadings_, self.x_patterns_ = scatters[0].interpret(found.A, train.S11)
+        self.y_loadings_, self.y_patterns_ = scatters[1].interpret(found.B, train.S22)
         self.history_ = pd.DataFrame(state.history)
         self.n_iter_, self.best_epoch_ = len(state.history), state.best_epoch + 1
         return self
 
     def _project(self, view: View, which: int) -> Variates:
-        dtype = working_dtype(view)
-        name = "float32" if dtype == torch.float32 else "float64"
-        device = resolve_device(self.device)
-        net = copy.deepcopy(self.net_).to(device, dtype)
         mean = (self.x_feature_mean_, self.y_feature_mean_)[which]
-        A = torch.as_tensor((self.x_rotations_, self.y_rotations_)[which], device=device)
-        out = np.empty((len(view), A.shape[1]), dtype=name)
-        for start in range(0, len(view), BLOCK_ROWS):
-            part = slice(start, start + BLOCK_ROWS)
-            rows = view[part]
-            block = rows if isinstance(rows, Tensor) else torch.from_numpy(np.array(rows, name))
-            features = net.encode(block.to(device, dtype), which).double()
-            variates = (features - torch.as_tensor(mean, device=device)) @ A
-            if not variates.isfinite().all():
-                raise not_finite_error({"Xy"[which]: view})
-            out[part] = variates.numpy(force=True)
-        return out
+        A = (self.x_rotations_, self.y_rotations_)[which]
+        return project(self.net_, view, which, mean, A, resolve_device(self.device))
 
     def _allow_nd(self) -> bool:
         return self.encoders is not None
@@ -415,35 +330,9 @@ class DeepEstimator(TwoViewEstimator):
         facts = state.pop("deep")
         net = {k.removeprefix("net/"): state.pop(k) for k in list(state) if k.startswith("net/")}
         super().restore_state(state)
-        shapes = [tuple(int(n) for n in shape) for shape in facts["input_shapes"]]
-        for i, shape in enumerate(shapes):
-            if net[f"inputs.{i}.mean"].shape not in ((), shape):
-                raise ValueError(f"the standardisation of view {'Xy'[i]} does not fit its shape")
-        inputs = tuple(
-            Standardize(
-                *(torch.empty(net[f"inputs.{i}.{part}"].shape) for part in ("mean", "scale"))
-            )
-            for i in range(2)
-        )
-        self.net_ = self._build(shapes, inputs, seed=0).net.requires_grad_(False).eval()
-        self.net_.load_state_dict({k: torch.from_numpy(v) for k, v in net.items()})
+        self.input_shapes_ = tuple(tuple(int(n) for n in s) for s in facts["input_shapes"])
+        self.net_ = self._build(stored_inputs(net, self.input_shapes_), seed=0).net
+        load_net(self.net_, net, self.input_shapes_, (self.x_feature_mean_, self.y_feature_mean_))
         self.net_.scaled = bool(facts["scaled"])
-        probes = encode_both(self.net_, [torch.zeros(1, *shape) for shape in shapes])
-        for features, mean in zip(
-            probes, (self.x_feature_mean_, self.y_feature_mean_), strict=True
-        ):
-            if features.shape != (1, len(mean)):
-                raise ValueError(f"encoders return {features.shape[1]} features, not {len(mean)}")
         self.head_reg_, self.n_iter_ = facts["head_reg"], int(facts["n_iter"])
         self.best_epoch_, self.history_ = int(facts["best_epoch"]), pd.DataFrame(facts["history"])
-
-
-def _interpret(
-    scatter: CrossScatter, A: Tensor, S: Tensor
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return loadings and patterns of a view's raw entries; see TwoViewEstimator."""
-    joint = scatter.covariance() @ A
-    deviations = scatter.deviations()
-    loadings = joint / deviations.where(deviations > 0, 1.0)[:, None]
-    patterns = joint @ (A.T @ S @ A).pinverse()
-    return loadings.numpy(force=True), patterns.numpy(force=True)

@@ -1,5 +1,6 @@
 """The linear CCA that ends every representation, fitted on features of the training samples."""
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,7 +22,7 @@ from dscca.linalg import (
     whitening,
 )
 from dscca.regularization import choose_regularizer
-from dscca.views import View
+from dscca.views import View, not_finite_error, working_dtype
 
 _FEATURE_EPS = torch.finfo(torch.float32).eps
 
@@ -58,6 +59,18 @@ class CrossScatter:
     def covariance(self) -> Tensor:
         """Return cov(x, f)."""
         return torch.as_tensor((self.xf - torch.outer(self.x, self.f / self.n)) / (self.n - 1))
+
+    def interpret(self, A: Tensor, S: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return loadings and patterns of the view's raw entries; see TwoViewEstimator.
+
+        A turns features, whose covariance is S, into variates.
+        """
+        A, S = A.to(self.shift), S.to(self.shift)
+        joint = self.covariance() @ A
+        deviations = self.deviations()
+        loadings = joint / deviations.where(deviations > 0, 1.0)[:, None]
+        patterns = joint @ (A.T @ S @ A).pinverse()
+        return loadings.numpy(force=True), patterns.numpy(force=True)
 
 
 def encode_both(net: TwoViewNet, views: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -125,3 +138,29 @@ def fit_head(
     if isinstance(reg, str):
         reg = choose_regularizer([(train, validation)], n_components).reg
     return canonical_directions(train, n_components, reg), reg
+
+
+def project(
+    net: TwoViewNet,
+    view: View,
+    which: int,
+    mean: NDArray[np.float64],
+    A: NDArray[np.float64],
+    device: torch.device,
+) -> NDArray[Any]:
+    """Return ``(features - mean) A`` of a view, block by block, in the view's precision."""
+    dtype = working_dtype(view)
+    name = "float32" if dtype == torch.float32 else "float64"
+    net = copy.deepcopy(net).to(device, dtype)
+    m, weights = torch.as_tensor(mean, device=device), torch.as_tensor(A, device=device)
+    out = np.empty((len(view), A.shape[1]), dtype=name)
+    for start in range(0, len(view), BLOCK_ROWS):
+        part = slice(start, start + BLOCK_ROWS)
+        rows = view[part]
+        block = rows if isinstance(rows, Tensor) else torch.from_numpy(np.array(rows, name))
+        features = net.encode(block.to(device, dtype), which).double()
+        variates = (features - m) @ weights
+        if not variates.isfinite().all():
+            raise not_finite_error({"Xy"[which]: view})
+        out[part] = variates.numpy(force=True)
+    return out

@@ -10,14 +10,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import Tensor
 
 from dscca.base import Variates
 from dscca.deep.estimator import DeepEstimator
-from dscca.deep.layers import MLP, Context, DynamicLinear, Scaling
+from dscca.deep.layers import Context, DynamicLinear, Scaling
 from dscca.deep.losses import cca_loss
-from dscca.deep.network import Objective
+from dscca.deep.network import Objective, TwoViewNet
 from dscca.deep.scaled_product import Start
+from dscca.deep.sizes import widths_per_view
 from dscca.regularization import per_view
 from dscca.views import View, check_x
 
@@ -75,25 +76,11 @@ class DCCA(DeepEstimator):
         super().__init__(n_components, hidden, **options)
         self.reg = reg
 
-    def _objective(self) -> Objective:
+    def _objective(self, net: TwoViewNet) -> Objective:
         reg = per_view("reg", self.reg)
         if 0 in reg:
             raise ValueError(f"reg must be positive for both views, got {self.reg!r}.")
         return CCAObjective(reg)
-
-    def _encoder(self, which: int, in_features: int) -> nn.Module:
-        hidden = widths_per_view("hidden", self.hidden)[which]
-        last = self._last_layer(which, in_features)
-        width = (in_features, *hidden)[-1]
-        if last is nn.Linear and width < self.n_components:
-            raise ValueError(
-                f"n_components={self.n_components} is above {width}, the width of what the last "
-                f"layer of view {'Xy'[which]} sees: use n_components <= {width} or wider layers."
-            )
-        return MLP(in_features, hidden, self.n_components, last=last, dropout=self.dropout)
-
-    def _last_layer(self, which: int, in_features: int) -> Any:
-        return nn.Linear
 
 
 class DSDCCA(DCCA):
@@ -190,17 +177,3 @@ class DSDCCA(DCCA):
             scaling=self.scaling,
             start=self.start,
         )
-
-
-def widths_per_view(name: str, value: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return widths for both views, or a pair of them, as a pair."""
-    try:
-        nested = len(value) == 2 and not any(isinstance(v, Integral) for v in value)
-        pair = tuple(tuple(int(n) for n in widths) for widths in (value if nested else (value,)))
-    except TypeError as error:
-        raise ValueError(
-            f"{name} must be a sequence of widths or a pair of them, got {value!r}."
-        ) from error
-    if any(n < 1 for widths in pair for n in widths):
-        raise ValueError(f"{name} must hold widths of at least 1, got {value!r}.")
-    return pair[0], pair[-1]

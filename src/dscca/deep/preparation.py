@@ -2,6 +2,7 @@
 
 import math
 import zlib
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,68 @@ from dscca.views import View, not_finite_error
 
 _RESOLVED = 0.01
 """Share of a feature's standard deviation that float32's rounding of its mean may make up."""
+
+
+@dataclass(frozen=True)
+class FittingData:
+    """What a model is fitted on."""
+
+    views: tuple[View, View]
+    rows: NDArray[np.int64]
+    """Rows of the views that train."""
+    held_out: tuple[View, View]
+    """The views that the validation samples come from."""
+    validation: tuple[Tensor, Tensor]
+    """The validation samples, on the device."""
+    inputs: tuple[Standardize, Standardize]
+    batch_size: int
+    seed: int
+    device: torch.device
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shape of a sample of each view."""
+        return tuple(tuple(view.shape[1:]) for view in self.views)
+
+    def training_rows(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Return some rows of both views, on the device."""
+        x, y = (take(view, rows, self.device) for view in self.views)
+        return x, y
+
+
+def prepare(
+    views: tuple[View, View],
+    given: tuple[View, View] | None,
+    *,
+    n_components: int,
+    batch_size: int,
+    fraction: float,
+    scale: str | None,
+    seed: int,
+    device: torch.device,
+) -> FittingData:
+    """Check the views' values and decide what trains, and what validates, on which scale."""
+    rows, validation_rows = hold_out(len(views[0]), fraction, n_components, seed, given)
+    size = min(batch_size, len(rows))
+    if size <= n_components:
+        raise ValueError(
+            f"batches of {size} samples cannot carry n_components={n_components}, any "
+            f"{n_components + 1} samples correlate perfectly: use a batch_size and at "
+            f"least as many training samples well above that."
+        )
+    held_out = given if given is not None else views
+    x_val, y_val = (take(view, validation_rows, device) for view in held_out)
+    x_input, y_input = (
+        standardizer(view, rows, scale, device, name)
+        for view, name in zip(views, "Xy", strict=True)
+    )
+    names = ("X", "y") if given is None else ("X_val", "y_val")
+    for name, part, whole in zip(names, (x_val, y_val), held_out, strict=True):
+        if not part.isfinite().all():
+            raise not_finite_error({name: whole})
+    return FittingData(
+        views, rows, held_out, (x_val, y_val), (x_input, y_input), size, seed, device
+    )
 
 
 def hold_out(

@@ -1,8 +1,24 @@
-"""Sizes of networks that the paper's ablations compare at equal numbers of parameters."""
+"""Sizes of networks: one for each view, and those that the paper's ablations compare."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from numbers import Integral
+from typing import Any
+
+
+def widths_per_view(name: str, value: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return widths for both views, or a pair of them, as a pair."""
+    try:
+        nested = len(value) == 2 and not any(isinstance(v, Integral) for v in value)
+        pair = tuple(tuple(int(n) for n in widths) for widths in (value if nested else (value,)))
+    except TypeError as error:
+        raise ValueError(
+            f"{name} must be a sequence of widths or a pair of them, got {value!r}."
+        ) from error
+    if any(n < 1 for widths in pair for n in widths):
+        raise ValueError(f"{name} must hold widths of at least 1, got {value!r}.")
+    return pair[0], pair[-1]
 
 
 def matched_outputs_width(

@@ -1,0 +1,41 @@
+"""Networks of saved models, whose arrays may come from anywhere."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from dscca.deep.head import encode_both
+from dscca.deep.network import Standardize, TwoViewNet
+
+
+def stored_inputs(
+    arrays: dict[str, NDArray[Any]], shapes: Sequence[tuple[int, ...]]
+) -> tuple[Standardize, Standardize]:
+    """Return standardisations of the stored shapes, yet without their values."""
+    for i, shape in enumerate(shapes):
+        if arrays[f"inputs.{i}.mean"].shape not in ((), shape):
+            raise ValueError(f"the standardisation of view {'Xy'[i]} does not fit its shape")
+    x, y = (
+        Standardize(
+            *(torch.empty(arrays[f"inputs.{i}.{part}"].shape) for part in ("mean", "scale"))
+        )
+        for i in range(2)
+    )
+    return x, y
+
+
+def load_net(
+    net: TwoViewNet,
+    arrays: dict[str, NDArray[Any]],
+    shapes: Sequence[tuple[int, ...]],
+    feature_means: Sequence[NDArray[Any]],
+) -> None:
+    """Give a network the stored values, and check that its features fit the head."""
+    net.requires_grad_(False).eval()
+    net.load_state_dict({name: torch.from_numpy(value) for name, value in arrays.items()})
+    probes = encode_both(net, [torch.zeros(1, *shape) for shape in shapes])
+    for features, mean in zip(probes, feature_means, strict=True):
+        if features.shape != (1, len(mean)):
+            raise ValueError(f"encoders return {features.shape[1]} features, not {len(mean)}")
