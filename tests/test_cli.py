@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 import dscca
-from dscca import cli
+from dscca import cli, demo
 from dscca.datasets import embedded_digits
 from dscca.datasets.mnist import read_idx
+from dscca.methods import METHODS
 from problems import paired
 
 
@@ -109,7 +110,7 @@ def test_errors_are_one_line_and_exit_code_2(run, files, monkeypatch, arguments,
     assert not (files / "m").exists()
 
 
-@pytest.mark.parametrize("command", [[], ["fit"], ["transform"], ["score"], ["demo"]])
+@pytest.mark.parametrize("command", [[], ["fit"], ["transform"], ["score"], ["models"], ["demo"]])
 def test_help(run, command):
     code, out, _ = run(*command, "--help")
     assert code == 0
@@ -122,13 +123,39 @@ def test_help_does_not_load_the_numerics():
     assert out.stdout.strip() == "False"
 
 
-def test_demo(run, tmp_path):
-    code, out, _ = run("demo", "-o", tmp_path / "model")
+def test_demo(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "_DEEP", {"hidden": (100,), "epochs": 4, "random_state": 0})
+    monkeypatch.setitem(demo._SMALLER, "ds-dcca", {"scale_hidden": (8,), "warmup": 2})
+    code, out, _ = run("demo", "-o", tmp_path / "models")
     assert code == 0
     data = embedded_digits()
-    score = dscca.load(tmp_path / "model").score(data.X_test, data.y_test)
-    assert f"{score:.2f}" in out
-    assert score > 15.5
+    scores = []
+    for name in ("cca", "dcca", "ds-dcca"):
+        scores.append(dscca.load(tmp_path / "models" / name).score(data.X_test, data.y_test))
+        assert f"│ {scores[-1]:.2f} " in out
+    assert scores[0] > 15.5
+    assert min(scores[1:]) > scores[0]
+
+
+def test_demo_takes_the_methods_it_is_asked_for(run, tmp_path):
+    code, _, _ = run("demo", "--models", "CCA", "-o", tmp_path / "models")
+    assert code == 0
+    assert [path.name for path in (tmp_path / "models").iterdir()] == ["cca"]
+    code, _, error = run("demo", "--models", "cca,nonsense", "-o", tmp_path / "none")
+    assert code == 2
+    assert "no method nonsense: there are cca, " in error
+    assert not (tmp_path / "none").exists()
+
+
+def test_models(run):
+    code, out, _ = run("models")
+    assert code == 0
+    for method in METHODS:
+        assert method.estimator in out
+    code, out, _ = run("models", "DS-DCCA")
+    assert code == 0
+    assert "(256, 128)" in out
+    assert "Friedlander" in out
 
 
 def test_embedded_digits():

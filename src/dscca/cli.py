@@ -31,7 +31,7 @@ def fit(
     x: ViewX,
     y: ViewY,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to save the model.")],
-    model: Annotated[str, typer.Option(help="Method, such as cca.")] = "cca",
+    model: Annotated[str, typer.Option(help="Method; `dscca models` lists them.")] = "cca",
     n_components: Annotated[
         int, typer.Option("--n-components", "-n", min=1, help="Pairs of variates to find.")
     ] = 2,
@@ -56,8 +56,9 @@ def fit(
     Example: [bold]dscca fit images.npy text.npy -n 50 -p reg=auto -o model/[/bold]
     """
     from dscca.arrays import read_array
+    from dscca.methods import find_method
 
-    estimator = _method(model)(n_components=n_components)
+    estimator = find_method(model).estimator_class()(n_components=n_components)
     known = estimator.get_params()
     for assignment in param or []:
         name, equals, value = assignment.partition("=")
@@ -118,30 +119,52 @@ def score(model: ModelPath, x: ViewX, y: ViewY, as_json: AsJson = False) -> None
 
 
 @app.command()
+def models(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Show this method in full.")
+    ] = None,
+) -> None:
+    """List all methods, or show one with its parameters, the paper's grid and its citation.
+
+    Example: [bold]dscca models ds-dcca[/bold]
+    """
+    from dscca.methods import METHODS, find_method
+
+    console = Console()
+    if name is None:
+        table = Table("name", "in the paper", "estimator", "what it does")
+        for method in METHODS:
+            table.add_row(method.name, method.title, method.estimator, method.summary)
+        console.print(table)
+        return
+    method = find_method(name)
+    console.print(f"[bold]{method.title}[/bold]  dscca.{method.estimator}", highlight=False)
+    console.print(method.summary, highlight=False)
+    table = Table("parameter", "value", "the paper chooses from")
+    for parameter, value in method.make().get_params().items():
+        grid = method.grid.get(parameter, ())
+        shown = ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in grid)
+        table.add_row(parameter, str(value), shown)
+    console.print(table)
+    console.print(method.citation, highlight=False, markup=False)
+
+
+@app.command()
 def demo(
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to save the fitted model.")
-    ] = Path("demo-model"),
+        Path, typer.Option("--output", "-o", help="Folder to save the fitted models in.")
+    ] = Path("demo-models"),
+    models: Annotated[
+        str, typer.Option(metavar="NAMES", help="Methods, separated by commas, or all.")
+    ] = "cca,dcca,ds-dcca",
 ) -> None:
-    """Correlate the left and right halves of 10,000 embedded MNIST digits."""
+    """Correlate the left and right halves of 10,000 embedded MNIST digits.
+
+    Example: [bold]dscca demo --models cca,ds-dcca[/bold]
+    """
     from dscca.demo import run
 
-    run(output)
-
-
-def _method(name: str) -> Any:
-    from dscca import all_estimators
-
-    by_name = {_short(cls): cls for cls in all_estimators().values()}
-    by_name["cca"] = by_name["linearcca"]
-    wanted = name.lower().replace("-", "").replace("_", "")
-    if wanted not in by_name:
-        raise ValueError(f"no method {name}: there are {', '.join(sorted(by_name))}")
-    return by_name[wanted]
-
-
-def _short(cls: type[Any]) -> str:
-    return cls.__name__.lower()
+    run(output, [name.strip() for name in models.split(",")])
 
 
 def _print_correlations(title: str, columns: dict[str, Any], shown: int = 10) -> None:

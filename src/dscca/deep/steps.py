@@ -56,7 +56,8 @@ class _Captured:
             torch.cuda.current_stream().wait_stream(self.stream)
             return loss
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # Other threads may go on, such as the one that fetches batches into pinned memory.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.loss = self.eager()
         self.graph = graph
         return self()

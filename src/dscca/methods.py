@@ -1,0 +1,99 @@
+"""Every method of the package: its name in the paper, its origin, the paper's choices for it."""
+
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+_LOG_GRID = tuple(10.0**k for k in range(-8, 3))
+_DCCA_REG = (1e-6, 1e-4, 1e-2)
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method, as users name it.
+
+    `grid` holds the values that the paper chose from on validation data, by parameter of the
+    estimator, `default` what to take without a search, and `fixed` what the paper fixes.
+    """
+
+    name: str
+    """On the command line: ``ds-dcca``."""
+    title: str
+    """In the paper: DS-DCCA."""
+    estimator: str
+    """Its class in the package."""
+    reference: str
+    """Its key in ``references.bib``."""
+    summary: str
+    grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    default: dict[str, Any] = field(default_factory=dict)
+    fixed: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def citation(self) -> str:
+        """The BibTeX entry of the publication it comes from."""
+        return citations()[self.reference]
+
+    def make(self, **parameters: Any) -> Any:
+        """Return a new estimator with the default choices and the given parameters."""
+        return self.estimator_class()(**{**self.fixed, **self.default, **parameters})
+
+    def estimator_class(self) -> type[Any]:
+        """Return the estimator's class."""
+        from dscca import all_estimators
+
+        return all_estimators()[self.estimator]
+
+
+METHODS = (
+    Method(
+        "cca",
+        "CCA",
+        "LinearCCA",
+        "vinod1976canonical",
+        "Linear projections of both views, with a ridge.",
+        grid={"reg": _LOG_GRID},
+        default={"reg": "auto"},
+    ),
+    Method(
+        "dcca",
+        "DCCA",
+        "DCCA",
+        "andrew2013deep",
+        "Networks trained to maximise the total correlation of their outputs.",
+        grid={"reg": _DCCA_REG},
+        default={"reg": 1e-4},
+    ),
+    Method(
+        "ds-dcca",
+        "DS-DCCA",
+        "DSDCCA",
+        "friedlander2022dynamically",
+        "DCCA whose last layers are scaled for every sample by a second network.",
+        grid={"reg": _DCCA_REG, "scale_hidden": ((128,), (256,), (256, 128))},
+        default={"reg": 1e-4, "scale_hidden": (128,)},
+        fixed={"warmup": 50},
+    ),
+)
+
+
+def find_method(name: str) -> Method:
+    """Return the method of that name; case, hyphens and class names do not matter."""
+    wanted = _normal(name)
+    for method in METHODS:
+        if wanted in (_normal(method.name), _normal(method.title), _normal(method.estimator)):
+            return method
+    raise ValueError(f"no method {name}: there are {', '.join(m.name for m in METHODS)}")
+
+
+@cache
+def citations() -> dict[str, str]:
+    """Return the BibTeX entries of ``references.bib`` by key."""
+    text = (files("dscca") / "references.bib").read_text(encoding="utf-8")
+    entries = ["@" + entry.strip() for entry in f"\n{text}".split("\n@")[1:]]
+    return {entry.split("{", 1)[1].split(",", 1)[0]: entry for entry in entries}
+
+
+def _normal(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())
