@@ -1,8 +1,8 @@
 """Run every benchmark."""
 
-from benchmarks import layer, linear
+from benchmarks import deep, layer, linear
 from benchmarks.timing import machine
 
 print(machine())
-for benchmark in (linear, layer):
+for benchmark in (linear, layer, deep):
     benchmark.main()
