@@ -1,7 +1,6 @@
-"""The command ``dscca``: parse, call, print."""
+"""Commands on single models: fit, transform, score, models, demo."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,20 +9,9 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-app = typer.Typer(
-    name="dscca",
-    help="Correlated representations of paired data.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
+from dscca.cli.options import AsJson, ModelPath, ViewX, ViewY
 
-_SOURCE = "array file: .npy, .npz (file.npz:key), .csv or .parquet; one row per sample"
-ViewX = Annotated[str, typer.Argument(metavar="X", help=f"View one, an {_SOURCE}.")]
-ViewY = Annotated[str, typer.Argument(metavar="Y", help="View two, row i paired with row i of X.")]
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder or file of a fit model.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+app = typer.Typer()
 
 
 @app.command()
@@ -177,12 +165,3 @@ def _print_correlations(title: str, columns: dict[str, Any], shown: int = 10) ->
     table.add_section()
     table.add_row(f"sum of {size}", *(f"{values.sum():.4f}" for values in columns.values()))
     Console().print(table)
-
-
-def main() -> None:
-    """Run the command line; an error is one line and exit code 2."""
-    try:
-        app()
-    except (ValueError, TypeError, OSError, yaml.YAMLError) as error:
-        print("dscca:", " ".join(str(error).split()), file=sys.stderr)
-        sys.exit(2)
