@@ -56,7 +56,7 @@ def against_peer(data: Any) -> None:
         for (name, s), tc in zip(seconds.items(), scores.values(), strict=True)
     ]
     title = f"DCCA, 8,000 digits, nets 400-400-{N_COMPONENTS}, {EPOCHS} epochs"
-    show(title, rows, ("", "seconds", "times dscca's", "held-out TC"))
+    show("deep", title, rows, ("", "seconds", "times dscca's", "held-out TC"))
 
 
 def peer(data: Any) -> float:
@@ -130,7 +130,7 @@ def in_bfloat16(data: Any) -> None:
         for p in precisions
     ]
     title = "DS-DCCA, 8,000 digits, nets 400-400-20, scaling 64, 20 epochs, 3 seeds"
-    show(title, rows, ("precision", "seconds", "speed", "held-out TC"))
+    show("bf16", title, rows, ("precision", "seconds", "speed", "held-out TC"))
 
 
 if __name__ == "__main__":

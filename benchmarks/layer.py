@@ -17,9 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from benchmarks.timing import THREADS, show
 from dscca.deep.layers import DynamicLinear
-
-THREADS = 2
 
 
 class Size(NamedTuple):
@@ -132,23 +131,41 @@ def peak(form: str, name: str, width: int) -> int:
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def report(name: str, width: int, repeats: int) -> None:
-    """Print one line of the table."""
+def measure(name: str, width: int, repeats: int) -> list[str]:
+    """Return one row of the table."""
     size = SIZES[name]
     forms = ("literal", "factored", "bfloat16")
     variants = {form: make_step(form, size, width)[0] for form in forms}
     time_of = seconds(variants | {"products": make_products(size, width)}, repeats)
     del variants
     literal, factored = peak("literal", name, width), peak("factored", name, width)
-    milliseconds = "".join(f"{1e3 * time_of[form]:10.0f}" for form in time_of)
-    print(
-        f"{name:9}{width:5}{milliseconds}"
-        f"{time_of['literal'] / time_of['factored']:9.2f}x"
-        f"{time_of['products'] / time_of['factored']:10.0%}"
-        f"{time_of['factored'] / time_of['bfloat16']:9.2f}x"
-        f"{literal / 1e6:10.0f}{factored / 1e6:10.0f}{literal / factored:9.2f}x",
-        flush=True,
-    )
+    return [
+        name,
+        str(width),
+        *(f"{1e3 * time_of[form]:.0f}" for form in time_of),
+        f"{time_of['literal'] / time_of['factored']:.2f}",
+        f"{time_of['products'] / time_of['factored']:.0%}",
+        f"{time_of['factored'] / time_of['bfloat16']:.2f}",
+        f"{literal / 1e6:.0f}",
+        f"{factored / 1e6:.0f}",
+        f"{literal / factored:.1f}",
+    ]
+
+
+COLUMNS = (
+    "data",
+    "width",
+    "literal, ms",
+    "factored, ms",
+    "bf16, ms",
+    "products, ms",
+    "literal / factored",
+    "products / factored",
+    "factored / bf16",
+    "literal, MB",
+    "factored, MB",
+    "ratio",
+)
 
 
 def main() -> None:
@@ -163,16 +180,12 @@ def main() -> None:
         form, name, width = options.peak
         print_peak(form, SIZES[name], int(width))
         return
-    print(f"Forward and backward, float32, {THREADS} threads; median of {options.repeats}.")
-    print("products: the same matrix products alone. rate: their time over the factored layer's.")
-    print("memory: peak beyond parameters and their gradients.")
-    print(f"{'':14}{'milliseconds':>40}{'literal/':>10}{'':10}{'factored/':>10}{'memory, MB':>30}")
-    columns = ["literal", "factored", "bfloat16", "products", "factored", "rate", "bfloat16"]
-    columns += ["literal", "factored", "ratio"]
-    print(f"{'data':9}{'width':>5}" + "".join(f"{column:>10}" for column in columns))
-    for width in (128, 256):
-        for name in SIZES:
-            report(name, width, options.repeats)
+    rows = [measure(name, width, options.repeats) for width in (128, 256) for name in SIZES]
+    title = (
+        f"The layer, forward and backward, float32; median of {options.repeats}; products: the "
+        f"same matrix products alone; MB: peak beyond parameters and gradients"
+    )
+    show("layer", title, rows, COLUMNS)
 
 
 if __name__ == "__main__":

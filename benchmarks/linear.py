@@ -46,7 +46,7 @@ def against_peers() -> None:
     floor = seconds["three Gram products"]
     rows = [(name, f"{s:.3f}", f"{s / floor:.2f}") for name, s in seconds.items()]
     title = f"fit, 20,000 x (500, 300) float64, {N_COMPONENTS} components"
-    show(title, rows, ("", "seconds", "times the products"))
+    show("linear", title, rows, ("", "seconds", "times the products"))
 
 
 def memory_mapped() -> None:
@@ -95,7 +95,7 @@ def measure_mapped(path: str) -> None:
     floor = seconds["three fp32 Gram products"]
     rows = [(name, f"{s:.2f}", f"{s / floor:.2f}") for name, s in seconds.items()]
     title = f"fit, memory-mapped {MAPPED_ROWS:,} x (200, 200) float32; RssAnon {peak[0] >> 10} MB"
-    show(title, rows, ("", "seconds", "times the products"))
+    show("linear-mapped", title, rows, ("", "seconds", "times the products"))
 
 
 if __name__ == "__main__":

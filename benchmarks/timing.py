@@ -1,8 +1,11 @@
-"""What the benchmarks share: pinned threads, interleaved repetitions, a table of ratios."""
+"""What the benchmarks share: pinned threads, interleaved repetitions, tables that are kept."""
 
+import json
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +14,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 THREADS = 2
+RECORDS = Path(__file__).parents[1] / "results" / "benchmarks"
 _PAUSE = 0.2
 
 
@@ -36,14 +40,28 @@ def interleaved(variants: dict[str, Callable[[], Any]], repeats: int = 5) -> dic
     return {name: sorted(taken)[len(taken) // 2] for name, taken in times.items()}
 
 
-def show(title: str, rows: list[tuple[str, ...]], columns: tuple[str, ...]) -> None:
+def show(record: str, title: str, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> None:
+    """Print a table and keep it as ``results/benchmarks/RECORD.json``."""
     table = Table(*columns, title=title, title_justify="left")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    Console(width=120).print(table)
+    kept = {"title": title, "columns": columns, "rows": rows, "machine": machine()}
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    (RECORDS / f"{record}.json").write_text(json.dumps(kept, indent=1) + "\n")
 
 
 def machine() -> str:
     """Describe what the figures were measured on."""
-    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
-    return f"{platform.machine()}, {THREADS} threads, {versions}"
+    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "scikit-learn"))
+    return f"{processor()}, {THREADS} threads, Python {platform.python_version()}, {versions}"
+
+
+def processor() -> str:
+    """Return the processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
