@@ -5,6 +5,7 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -19,8 +20,7 @@ from torch import nn
 
 from dscca.base import TwoViewEstimator, Variates
 from dscca.deep.checkpoint import Checkpoint
-from dscca.deep.fitting import check_features, make_trainer, run_facts
-from dscca.deep.head import encode_both, feature_covariances, fit_head, project, training_sums
+from dscca.deep.fitting import FEATURE_EPS, check_features, make_trainer, run_facts
 from dscca.deep.layers import MLP
 from dscca.deep.network import Objective, Standardize, TwoViewModel, TwoViewNet
 from dscca.deep.optimizers import OPTIMIZERS
@@ -28,8 +28,9 @@ from dscca.deep.preparation import FittingData, prepare
 from dscca.deep.restoring import load_net, stored_inputs
 from dscca.deep.sizes import widths_per_view
 from dscca.deep.training import Callback, DivergedError, Options, State
+from dscca.head import encode_both, feature_covariances, fit_head, project, training_sums
 from dscca.regularization import per_view
-from dscca.views import View, resolve_device
+from dscca.views import View, resolve_device, working_dtype
 
 
 class DeepEstimator(TwoViewEstimator):
@@ -290,8 +291,8 @@ class DeepEstimator(TwoViewEstimator):
 
     def _finish(self, net: TwoViewNet, state: State, data: FittingData) -> Self:
         """Fit the head on the training features and set the fitted attributes."""
-        train, scatters = training_sums(net, data.views, data.rows, data.device)
-        held_out = feature_covariances(encode_both(net, data.validation))
+        train, scatters = training_sums(net.encode, data.training_blocks(), FEATURE_EPS)
+        held_out = feature_covariances(encode_both(net.encode, data.validation), FEATURE_EPS)
         reg: Any = "auto" if self.head_reg == "auto" else per_view("head_reg", self.head_reg)
         found, self.head_reg_ = fit_head(train, held_out, self.n_components, reg)
         self.net_ = net.cpu().requires_grad_(False).eval()
@@ -307,7 +308,10 @@ class DeepEstimator(TwoViewEstimator):
     def _project(self, view: View, which: int) -> Variates:
         mean = (self.x_feature_mean_, self.y_feature_mean_)[which]
         A = (self.x_rotations_, self.y_rotations_)[which]
-        return project(self.net_, view, which, mean, A, resolve_device(self.device))
+        device = resolve_device(self.device)
+        net = copy.deepcopy(self.net_).to(device, working_dtype(view))
+        encode = partial(net.encode, which=which)
+        return project(encode, view, mean, A, name="Xy"[which], device=device)
 
     def _allow_nd(self) -> bool:
         return self.encoders is not None

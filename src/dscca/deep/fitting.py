@@ -8,11 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dscca.deep.head import encode_both, feature_covariances, monitor_total_correlation
 from dscca.deep.network import TwoViewModel, TwoViewNet
 from dscca.deep.preparation import FittingData, fingerprint
 from dscca.deep.sources import batches_of
 from dscca.deep.training import Callback, Options, Trainer
+from dscca.head import encode_both, feature_covariances, monitor_total_correlation
+
+FEATURE_EPS = torch.finfo(torch.float32).eps
+"""Rounding unit of features, whose networks train in float32."""
 
 _CALIBRATION_ROWS = 2**16
 _MONITOR_ROWS_PER_COMPONENT = 20
@@ -37,9 +40,11 @@ def make_trainer(
         calibration = data.training_rows(np.sort(shuffled[:_CALIBRATION_ROWS]))
 
     def monitor(validation: tuple[Tensor, Tensor]) -> float:
-        train = encode_both(model.net, watched)
+        train = encode_both(model.net.encode, watched)
         return monitor_total_correlation(
-            feature_covariances(train), feature_covariances(validation), n_components
+            feature_covariances(train, FEATURE_EPS),
+            feature_covariances(validation, FEATURE_EPS),
+            n_components,
         )
 
     return Trainer(
@@ -58,7 +63,8 @@ def check_features(net: TwoViewNet, validation: Sequence[Tensor], n_components: 
     """Refuse encoders that cannot be trained, or return too few features."""
     if not any(p.requires_grad for p in net.parameters()):
         raise ValueError("the encoders have no parameters to train.")
-    for name, features in zip("Xy", encode_both(net, [v[:2] for v in validation]), strict=True):
+    few = encode_both(net.encode, [view[:2] for view in validation])
+    for name, features in zip("Xy", few, strict=True):
         if features.ndim != 2 or features.shape[1] < n_components:
             raise ValueError(
                 f"the encoder of view {name} returns features of shape "

@@ -10,9 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from dscca.deep.layers import DynamicLinear
-
-BLOCK_ROWS = 8192
-"""Rows that are encoded at a time outside training."""
+from dscca.head import BLOCK_ROWS
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import math
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dscca.deep.head import row_chunks
 from dscca.deep.network import Standardize
 from dscca.deep.sources import take
+from dscca.head import row_chunks
 from dscca.views import View, not_finite_error
 
 _RESOLVED = 0.01
@@ -44,6 +45,10 @@ class FittingData:
         """Return some rows of both views, on the device."""
         x, y = (take(view, rows, self.device) for view in self.views)
         return x, y
+
+    def training_blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield all training rows of both views, block by block, on the device."""
+        return (self.training_rows(chunk) for chunk in row_chunks(self.rows))
 
 
 def prepare(

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from dscca.deep.head import encode_both
 from dscca.deep.network import Standardize, TwoViewNet
+from dscca.head import encode_both
 
 
 def stored_inputs(
@@ -35,7 +35,7 @@ def load_net(
     """Give a network the stored values, and check that its features fit the head."""
     net.requires_grad_(False).eval()
     net.load_state_dict({name: torch.from_numpy(value) for name, value in arrays.items()})
-    probes = encode_both(net, [torch.zeros(1, *shape) for shape in shapes])
+    probes = encode_both(net.encode, [torch.zeros(1, *shape) for shape in shapes])
     for features, mean in zip(probes, feature_means, strict=True):
         if features.shape != (1, len(mean)):
             raise ValueError(f"encoders return {features.shape[1]} features, not {len(mean)}")

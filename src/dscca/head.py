@@ -1,7 +1,10 @@
-"""The linear CCA that ends every representation, fitted on features of the training samples."""
+"""The linear CCA that ends every representation, fitted on features of the training samples.
 
-import copy
-from collections.abc import Iterator, Sequence
+A representation is any function from a block of a view to its features: a network's encoder, a
+kernel's feature map. What is here knows nothing else of it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,8 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dscca.deep.network import BLOCK_ROWS, TwoViewNet
-from dscca.deep.sources import take
 from dscca.linalg import (
     CanonicalDirections,
     Covariances,
@@ -24,7 +25,11 @@ from dscca.linalg import (
 from dscca.regularization import choose_regularizer
 from dscca.views import View, not_finite_error, working_dtype
 
-_FEATURE_EPS = torch.finfo(torch.float32).eps
+Encode = Callable[[Tensor, int], Tensor]
+"""Returns the features of a block of a view, 0 or 1."""
+
+BLOCK_ROWS = 8192
+"""Rows that are encoded at a time outside training."""
 
 
 def row_chunks(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
@@ -73,26 +78,32 @@ class CrossScatter:
         return loadings.numpy(force=True), patterns.numpy(force=True)
 
 
-def encode_both(net: TwoViewNet, views: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def encode_both(encode: Encode, views: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Return the features of both views."""
-    return net.encode(views[0], 0), net.encode(views[1], 1)
+    return encode(views[0], 0), encode(views[1], 1)
 
 
-def feature_covariances(features: tuple[Tensor, Tensor]) -> Covariances:
-    """Return the covariances of both views' features."""
+def feature_covariances(features: tuple[Tensor, Tensor], eps: float) -> Covariances:
+    """Return the covariances of both views' features, whose rounding unit is `eps`."""
     joint = torch.cat([f.double() for f in features], dim=1)
-    return _covariances(Moments.of(joint), features[0].shape[1])
+    return _covariances(Moments.of(joint), features[0].shape[1], eps)
 
 
 def training_sums(
-    net: TwoViewNet, views: tuple[View, View], rows: NDArray[np.int64], device: torch.device
+    encode: Encode, blocks: Iterable[Sequence[Tensor]], eps: float
 ) -> tuple[Covariances, tuple[CrossScatter, CrossScatter]]:
-    """Return the covariances of the training features, and theirs with the raw views."""
+    """Return the covariances of the training features, and theirs with the raw views.
+
+    Parameters
+    ----------
+    encode : the representation
+    blocks : pairs of blocks of both views' training rows
+    eps : rounding unit of the features
+    """
     moments: Moments | None = None
     scatters: list[CrossScatter] = []
-    for chunk in row_chunks(rows):
-        raw = [take(view, chunk, device) for view in views]
-        features = [f.double() for f in encode_both(net, raw)]
+    for raw in blocks:
+        features = [f.double() for f in encode_both(encode, raw)]
         flat = [view.flatten(start_dim=1).double() for view in raw]
         if not scatters:
             scatters = [CrossScatter(x.mean(dim=0)) for x in flat]
@@ -104,13 +115,13 @@ def training_sums(
         else:
             moments.merge(part)
     assert moments is not None
-    return _covariances(moments, features[0].shape[1]), (scatters[0], scatters[1])
+    return _covariances(moments, features[0].shape[1], eps), (scatters[0], scatters[1])
 
 
-def _covariances(moments: Moments, d: int) -> Covariances:
+def _covariances(moments: Moments, d: int, eps: float) -> Covariances:
     """Return covariances on the CPU, where the d x d algebra of the head is quicker."""
     moments = moments.copy()
-    moments.eps = _FEATURE_EPS
+    moments.eps = eps
     return Covariances.of(moments, d)
 
 
@@ -141,26 +152,25 @@ def fit_head(
 
 
 def project(
-    net: TwoViewNet,
+    encode: Callable[[Tensor], Tensor],
     view: View,
-    which: int,
     mean: NDArray[np.float64],
     A: NDArray[np.float64],
+    *,
+    name: str,
     device: torch.device,
 ) -> NDArray[Any]:
     """Return ``(features - mean) A`` of a view, block by block, in the view's precision."""
     dtype = working_dtype(view)
-    name = "float32" if dtype == torch.float32 else "float64"
-    net = copy.deepcopy(net).to(device, dtype)
+    numpy_dtype = "float32" if dtype == torch.float32 else "float64"
     m, weights = torch.as_tensor(mean, device=device), torch.as_tensor(A, device=device)
-    out = np.empty((len(view), A.shape[1]), dtype=name)
+    out = np.empty((len(view), A.shape[1]), dtype=numpy_dtype)
     for start in range(0, len(view), BLOCK_ROWS):
         part = slice(start, start + BLOCK_ROWS)
         rows = view[part]
-        block = rows if isinstance(rows, Tensor) else torch.from_numpy(np.array(rows, name))
-        features = net.encode(block.to(device, dtype), which).double()
-        variates = (features - m) @ weights
+        block = rows if isinstance(rows, Tensor) else torch.from_numpy(np.array(rows, numpy_dtype))
+        variates = (encode(block.to(device, dtype)).double() - m) @ weights
         if not variates.isfinite().all():
-            raise not_finite_error({"Xy"[which]: view})
+            raise not_finite_error({name: view})
         out[part] = variates.numpy(force=True)
     return out
