@@ -17,6 +17,9 @@ from torch import Tensor
 RANK_TOLERANCE = 10.0
 """Directions of a correlation matrix under ``RANK_TOLERANCE * eps * sqrt(p)`` count as rounding."""
 
+_SMALL_GRAM = 128
+"""Columns of which all products are taken: splitting them further would not pay."""
+
 _FAR = 0.99
 """Share of a block's squares that its mean may make up before the block is centred by it."""
 
@@ -40,17 +43,27 @@ def full_precision() -> Iterator[None]:
 def _gram(C: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
     """Return ``CᵀC``.
 
-    On a CPU only strips above the diagonal are multiplied, little more than half of the work.
+    On a CPU what lies below the diagonal is copied, which saves nearly half of the work.
     """
-    d = C.shape[1]
-    width = d if C.is_cuda else max(64, -(-d // 8))
-    gram = torch.empty(d, d, dtype=C.dtype, device=C.device)
+    gram = torch.empty(C.shape[1], C.shape[1], dtype=C.dtype, device=C.device)
     with full_precision():
-        for start in range(0, d, width):
-            strip, rest = slice(start, start + width), slice(start + width, d)
-            gram[strip, start:] = C[:, strip].T @ C[:, start:]
-            gram[rest, strip] = gram[strip, rest].T
+        if C.is_cuda:
+            return torch.mm(C.T, C, out=gram)
+        _fill_gram(C, gram)
     return gram
+
+
+def _fill_gram(C: Float[Tensor, "n d"], gram: Float[Tensor, "d d"]) -> None:
+    """Write ``CᵀC`` into `gram`, by halves of the columns."""
+    if C.shape[1] <= _SMALL_GRAM:
+        torch.mm(C.T, C, out=gram)
+        return
+    half = C.shape[1] // 2
+    left, right = C[:, :half], C[:, half:]
+    _fill_gram(left, gram[:half, :half])
+    _fill_gram(right, gram[half:, half:])
+    torch.mm(left.T, right, out=gram[:half, half:])
+    gram[half:, :half] = gram[:half, half:].T
 
 
 @dataclass

@@ -14,8 +14,8 @@ from torch import Tensor
 View = NDArray[Any] | Tensor
 """A checked view: a numpy array (memory-mapped ones stay so) or a tensor on a GPU."""
 
-_BLOCK_ENTRIES = 2**23
-"""Numbers in a block of rows: 32 to 64 MB, large enough for full matrix-product speed."""
+_BLOCK_ENTRIES = 2**21
+"""Numbers in a block of rows: 8 to 16 MB, which stay in a CPU's cache from copy to product."""
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
