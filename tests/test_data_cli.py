@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import hashlib
 import json
+import re
 import sys
 import tarfile
 import zipfile
@@ -375,3 +376,14 @@ class TestCommands:
         code, out, _ = run(*command, "--help")
         assert code == 0
         assert "Usage" in out
+
+
+def test_the_guide(capsys):
+    text = (Path(__file__).parents[1] / "docs" / "data.md").read_text()
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(compile(block, "docs/data.md", "exec"), {})
+    assert "(1000, 20) (1000, 15)" in capsys.readouterr().out
+    for dataset in DATASETS:
+        assert f"`{dataset.name}`" in text or dataset.name.startswith("synthetic-")
+        for file in dataset.files:
+            assert any(name in text for name in file.names)

@@ -6,8 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from dscca.datasets.archives import copy_atomically, gunzipped_sha256, is_archive, unpack
 from dscca.datasets.cache import MissingDataError, cache_folder
-from dscca.datasets.download import DownloadError, Progress, download
-from dscca.datasets.locking import LockedError
+from dscca.datasets.download import Progress, download
 from dscca.datasets.records import Dataset, Source
 
 Watch = Callable[[str], Progress | None]
@@ -21,7 +20,7 @@ def fetch_verified(dataset: Dataset) -> None:
             continue
         try:
             _get(dataset, file.source, 30.0, None)
-        except (DownloadError, LockedError) as error:
+        except OSError as error:
             advice = dataset.folder.missing(file.names[0])
             raise MissingDataError(f"{advice} Downloading failed: {error}") from error
 

@@ -100,19 +100,15 @@ def load_30k(
 def official(folder: DataFolder, layout: Layout) -> dict[str, list[str]]:
     """Return the training, validation and test images of the lists, or of Karpathy's JSON."""
     paths = [folder.find(name) for name in layout.lists]
-    karpathy = folder.find(layout.json)
-    if None in paths and karpathy is None:
-        raise_missing = next(n for n, p in zip(layout.lists, paths, strict=True) if p is None)
-        folder.require(raise_missing, layout.json)
-    if None not in paths:
-        source = ", ".join(layout.lists)
-        lists = [[_with_suffix(name) for name in read_list(path)] for path in paths if path]
-        parts = dict(zip(("train", "val", "test"), lists, strict=True))
-    else:
-        assert karpathy is not None
+    if None in paths:
+        karpathy = folder.require(layout.lists[paths.index(None)], layout.json)
         source, parts = str(karpathy), read_karpathy(karpathy)[1]
         if sorted(parts) != ["test", "train", "val"]:
             raise ValueError(f"{karpathy} has the splits {', '.join(sorted(parts))}.")
+    else:
+        source = ", ".join(layout.lists)
+        lists = [[_with_suffix(name) for name in read_list(path)] for path in paths if path]
+        parts = dict(zip(("train", "val", "test"), lists, strict=True))
     everything = [name for part in parts.values() for name in part]
     if len(set(everything)) < len(everything):
         twice = next(name for name in everything if everything.count(name) > 1)
