@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import eval_hermitenorm, factorial
 
-from dscca import LinearCCA
+from dscca import DCCA, DSDCCA, LinearCCA
 from dscca.datasets import load, load_splits
 from dscca.datasets.synthetic import mehler_spectrum, normal, uniform
 from problems import generalized_eigen_correlations
@@ -94,6 +94,22 @@ def test_classes():
         rows = data.labels == c
         within = generalized_eigen_correlations(data.x[rows, :5], data.y[rows, :5])
         np.testing.assert_allclose(within, [0.95, 0.9, 0.8, 0.7, 0.5], atol=0.03)
+
+
+def test_dynamic_scaling_finds_the_classes():
+    data = load_splits("synthetic-classes", sizes=(6000, 1000, 2000))
+    shared = {"n_components": 10, "hidden": (48,), "epochs": 25, "batch_size": 500}
+    scores = {}
+    for name, model in {
+        "plain": DCCA(**shared, random_state=0),
+        "scaled": DSDCCA(**shared, scale_hidden=(32,), warmup=5, random_state=0),
+    }.items():
+        model.fit(data.X_train, data.y_train, X_val=data.X_val, y_val=data.y_val)
+        scores[name] = model.score(data.X_test, data.y_test)
+    known = data.train.population_correlations
+    assert known["linear"][:10].sum() + 2 < scores["plain"]
+    # Held-out correlations may pass the population's by their standard error only.
+    assert scores["plain"] + 0.2 < scores["scaled"] < known["nonlinear"][:10].sum() + 0.05
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
