@@ -1,7 +1,7 @@
 """MNIST halves at the paper's settings: time, and total correlation on the test set.
 
-``python -m benchmarks.mnist DATA_FOLDER RECORDS.json`` with the four original idx files in the
-folder; settings and their order are below.
+``python -m benchmarks.mnist RECORDS.json SEEDS`` takes the digits from where ``dscca data`` keeps
+them; settings and their order are below.
 """
 
 import json
@@ -11,11 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 import dscca
-from dscca.datasets.mnist import halves, read_idx
+from dscca.datasets import TwoViewSplits, load_splits
 
 PAPER = {"n_components": 50, "hidden": (800, 800), "epochs": 100, "batch_size": 750}
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -26,28 +25,21 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def load(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return training (50,000), validation (10,000) and test halves."""
-    x, y = halves(read_idx(folder / "train-images-idx3-ubyte.gz"))
-    test = halves(read_idx(folder / "t10k-images-idx3-ubyte.gz"))
-    return {"train": (x[:50_000], y[:50_000]), "val": (x[50_000:], y[50_000:]), "test": test}
-
-
-def run(name: str, data: dict[str, Any], seed: int, **changes: Any) -> dict[str, Any]:
+def run(name: str, data: TwoViewSplits, seed: int, **changes: Any) -> dict[str, Any]:
     """Train one setting and return its record."""
     method, options = SETTINGS[name]
     parameters = {**PAPER, **options, **changes, "random_state": seed, "verbose": 0}
     model = getattr(dscca, method)(**parameters)
     start = time.perf_counter()
-    model.fit(*data["train"], X_val=data["val"][0], y_val=data["val"][1])
+    model.fit(data.X_train, data.y_train, X_val=data.X_val, y_val=data.y_val)
     seconds = time.perf_counter() - start
     training = float(model.history_["seconds"].sum())
     return {
         "setting": name,
         "method": method,
         "parameters": parameters,
-        "test_tc": model.score(*data["test"]),
-        "val_tc": model.score(*data["val"]),
+        "test_tc": model.score(data.X_test, data.y_test),
+        "val_tc": model.score(data.X_val, data.y_val),
         "best_epoch": model.best_epoch_,
         "head_reg": model.head_reg_,
         "fit_seconds": seconds,
@@ -62,8 +54,8 @@ def run(name: str, data: dict[str, Any], seed: int, **changes: Any) -> dict[str,
 
 
 def main() -> None:
-    data = load(Path(sys.argv[1]))
-    seeds = range(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+    data = load_splits("mnist")
+    target, seeds = Path(sys.argv[1]), range(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
     if torch.cuda.is_available():
         run("DS-DCCA (128, c)", data, 0, epochs=3, warmup=1)  # context, libraries, kernels
     records = []
@@ -77,7 +69,7 @@ def main() -> None:
                 f"{record['training_seconds']:.2f} s",
                 flush=True,
             )
-            Path(sys.argv[2]).write_text(json.dumps(records, indent=1) + "\n")
+            target.write_text(json.dumps(records, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import sys
 import typer
 import yaml
 
-from dscca.cli import models
+from dscca.cli import data, models
 
 app = typer.Typer(
     name="dscca",
@@ -16,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(models.app)
+app.add_typer(data.app, name="data", no_args_is_help=True)
 
 
 def main() -> None:
