@@ -238,8 +238,13 @@ def test_values_that_are_not_finite_are_named(make, views, bad):
     with pytest.raises(ValueError, match=r"y contains (NaN|inf).*2 of 160 rows.*row 7"):
         make().fit(X, y)
     model = make().fit(*views)
-    with pytest.raises(ValueError, match="contains"):
+    with pytest.raises(ValueError, match="Input y contains"):
         model.transform_y(y)
+    with pytest.raises(ValueError, match="Input y contains"):
+        model.score(X, y)
+    X[3, 0] = bad
+    with pytest.raises(ValueError, match="Input X contains"):
+        model.transform(X)
 
 
 def test_impossible_calls_say_so(make, views):

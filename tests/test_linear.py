@@ -268,6 +268,14 @@ def test_auto_regulariser_by_cross_validation_agrees_with_literal_folds():
     )
 
 
+def test_validation_values_that_are_not_finite_are_named():
+    X, y = noisy(0, 100)
+    y_val = y.copy()
+    y_val[7, 2] = np.nan
+    with pytest.raises(ValueError, match=r"y_val contains NaN: 1 of 100 rows.*row 7"):
+        LinearCCA(2, reg="auto").fit(X, y, X_val=X, y_val=y_val)
+
+
 def test_auto_regulariser_skips_values_under_the_rounding_of_the_data():
     X, y = (view.astype(np.float32) for view in noisy(0, 200))
     X[:, 1] = X[:, 0]

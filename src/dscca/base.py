@@ -1,6 +1,7 @@
 """The contract every estimator keeps: two views in, correlated variates out."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -226,13 +227,26 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return tags
 
 
-def moments_of(*views: View, device: str | torch.device = "cpu") -> Moments:
+_NAMES = ("X", "y", "variates of X", "variates of y")
+
+
+def moments_of(
+    *views: View, device: str | torch.device = "cpu", names: Sequence[str] = _NAMES
+) -> Moments:
     """Return the moments of the rows of all `views`, side by side, in one blockwise pass."""
-    return fold_moments(*views, device=device, n_folds=1)[0]
+    return fold_moments(*views, device=device, n_folds=1, names=names)[0]
 
 
-def fold_moments(*views: View, device: str | torch.device = "cpu", n_folds: int) -> list[Moments]:
-    """Return the moments of every fold; row i is in fold ``i % n_folds``."""
+def fold_moments(
+    *views: View,
+    device: str | torch.device = "cpu",
+    n_folds: int,
+    names: Sequence[str] = _NAMES,
+) -> list[Moments]:
+    """Return the moments of every fold; row i is in fold ``i % n_folds``.
+
+    The views are called `names` where values that are not finite are reported.
+    """
     folds: list[Moments | None] = [None] * n_folds
     dtype, shift = working_dtype(*views), _near_mean(*views)
     blocks = row_blocks(
@@ -243,7 +257,6 @@ def fold_moments(*views: View, device: str | torch.device = "cpu", n_folds: int)
             rows = block if n_folds == 1 else block[i::n_folds].contiguous()
             part, held = Moments.of(rows, shift), folds[i]
             if not part.scatter.diagonal().isfinite().all():
-                names = ("X", "y", "variates of X", "variates of y")
                 raise not_finite_error(dict(zip(names, views, strict=False)))
             if held is None:
                 folds[i] = part
@@ -267,9 +280,17 @@ def _near_mean(*views: View) -> Tensor:
 
 
 def project_linear(
-    view: View, mean: NDArray[np.float64], A: NDArray[np.float64], *, device: torch.device
+    view: View,
+    mean: NDArray[np.float64],
+    A: NDArray[np.float64],
+    *,
+    device: torch.device,
+    name: str = "X",
 ) -> Variates:
-    """Return ``(view - mean) A``, in float64 block by block, rounded to the view's precision."""
+    """Return ``(view - mean) A``, in float64 block by block, rounded to the view's precision.
+
+    The view is called `name` where values that are not finite are reported.
+    """
     dtype = working_dtype(view)
     numpy_dtype = np.float32 if dtype == torch.float32 else np.float64
     out = np.empty((len(view), A.shape[1]), dtype=numpy_dtype)
@@ -279,6 +300,6 @@ def project_linear(
         block -= m
         variates: Tensor = block @ weights
         if not variates.isfinite().all():
-            raise not_finite_error({"X" if view.ndim == 2 else "view": view})
+            raise not_finite_error({name: view})
         out[part] = variates.numpy(force=True)
     return out

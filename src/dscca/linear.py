@@ -126,7 +126,8 @@ class LinearCCA(TwoViewEstimator):
             moments, folds = self._folds(first, second)
         else:
             moments = moments_of(first, second, device=self.device)
-            folds = [(moments, moments_of(*validation, device=self.device))]
+            held_out = moments_of(*validation, device=self.device, names=("X_val", "y_val"))
+            folds = [(moments, held_out)]
         p = self.n_features_in_
         self.reg_choice_ = choose_regularizer(
             [(Covariances.of(a, p), Covariances.of(b, p)) for a, b in folds], self.n_components
@@ -180,7 +181,8 @@ class LinearCCA(TwoViewEstimator):
 
     def _project(self, view: View, which: int) -> Variates:
         mean, A = (self.x_mean_, self.x_rotations_), (self.y_mean_, self.y_rotations_)
-        return project_linear(view, *(mean, A)[which], device=resolve_device(self.device))
+        device = resolve_device(self.device)
+        return project_linear(view, *(mean, A)[which], device=device, name="Xy"[which])
 
     def _check_bounds(self, n_samples: int) -> None:
         bound = min(self.n_features_in_, self.n_features_y_, n_samples - 1)
