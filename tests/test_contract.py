@@ -247,6 +247,21 @@ def test_values_that_are_not_finite_are_named(make, views, bad):
         model.transform(X)
 
 
+def test_masks_and_dates_are_no_numbers(make, views):
+    X, y = views
+    hidden = np.ma.masked_greater(y, 2.0)
+    with pytest.raises(ValueError, match=rf"y is a masked array .*{(y > 2).sum()} values"):
+        make().fit(X, hidden)
+    with pytest.raises(ValueError, match="X is a masked array"):
+        make().fit(X, y).transform(np.ma.masked_less(X, 0.0))
+    nothing_hidden = make().fit(np.ma.masked_array(X), y)
+    np.testing.assert_array_equal(nothing_hidden.transform(X), make().fit(X, y).transform(X))
+    with pytest.raises(ValueError, match=r"X holds datetime64\[s\] values"):
+        make().fit((X * 1e6).astype("datetime64[s]"), y)
+    with pytest.raises(ValueError, match="y holds timedelta64"):
+        make().fit(X, (y * 1e6).astype("timedelta64[s]"))
+
+
 def test_impossible_calls_say_so(make, views):
     X, y = views
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
