@@ -200,12 +200,21 @@ def test_save_and_load(fitted, views, tmp_path):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(fitted, name))
 
 
-def test_saved_feature_names_are_still_checked(make, views, tmp_path):
+def test_feature_names_of_either_view_are_checked_and_saved(make, views, tmp_path):
     X = pd.DataFrame(views[0], columns=list("abcdef"))
-    make().fit(X, views[1]).save(tmp_path / "m.safetensors")
-    loaded = dscca.load(tmp_path / "m.safetensors")
-    with pytest.raises(ValueError, match="feature names should match"):
-        loaded.transform(X.rename(columns={"a": "z"}))
+    y = pd.DataFrame(views[1], columns=list("vwxyz"))
+    model = make().fit(X, y)
+    model.save(tmp_path / "m.safetensors")
+    for fitted in (model, dscca.load(tmp_path / "m.safetensors")):
+        with pytest.raises(ValueError, match="feature names should match"):
+            fitted.transform(X.rename(columns={"a": "z"}))
+        for call in (fitted.transform_y, lambda y, fitted=fitted: fitted.score(X, y)):
+            with pytest.raises(ValueError, match=r"feature names of y should match.*'z', 'y', 'x'"):
+                call(y[list("zyxwv")])
+        np.testing.assert_allclose(fitted.transform_y(y), fitted.transform_y(views[1]))
+    model.fit(X, views[1]).transform_y(y[list("zyxwv")])  # no names were given to keep
+    with pytest.raises(ValueError, match="feature names of y"):
+        make().fit(X, y, X_val=X, y_val=y[list("zyxwv")])
 
 
 @pytest.mark.parametrize("container", ["pandas", "polars"])

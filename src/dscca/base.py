@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._set_output import _wrap_data_with_container
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _get_feature_names, check_is_fitted
 from torch import Tensor
 
 from dscca import metrics, persistence
@@ -28,7 +28,7 @@ from dscca.views import (
 
 Variates = NDArray[Any]
 
-_INPUT_FACTS = ("n_features_in_", "feature_names_in_", "n_features_y_")
+_INPUT_FACTS = ("n_features_in_", "feature_names_in_", "n_features_y_", "feature_names_y_")
 
 
 class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -42,7 +42,8 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     A subclass implements ``fit`` and ``_project``, and sets in ``fit``:
 
     ``n_features_y_``
-        number of features of view two (scikit-learn sets ``n_features_in_`` for view one)
+        number of features of view two (scikit-learn sets ``n_features_in_`` for view one; names of
+        either view's columns, where it has any, are kept and checked)
     ``correlations_``
         correlation of each pair of variates on the training data, in descending order
     ``x_loadings_``, ``y_loadings_``
@@ -64,6 +65,7 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     """Parameters that may be missing from a saved model, as only fitting uses them."""
 
     n_features_y_: int
+    feature_names_y_: NDArray[np.object_]
     correlations_: NDArray[np.float64]
     x_loadings_: NDArray[np.float64]
     y_loadings_: NDArray[np.float64]
@@ -180,6 +182,12 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 f"y has {view.shape[1]} features, but {name} is expecting {self.n_features_y_} "
                 f"features as input for its second view."
             )
+        known, names = getattr(self, "feature_names_y_", None), _get_feature_names(y)
+        if known is not None and names is not None and not np.array_equal(known, names):
+            raise ValueError(
+                f"The feature names of y should match those that were passed during fit, and in "
+                f"their order: {list(known)[:5]} ..., got {list(names)[:5]} ..."
+            )
         return view
 
     def _variates(self, X: ArrayLike, y: ArrayLike) -> tuple[Variates, Variates]:
@@ -198,6 +206,9 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if reset:
             second = check_y(y, estimator=type(self).__name__, fitting=True, allow_nd=nd)
             self.n_features_y_ = int(second.shape[1])
+            self.__dict__.pop("feature_names_y_", None)
+            if (names := _get_feature_names(y)) is not None:
+                self.feature_names_y_ = names
         else:
             second = self._check_second(y)
         check_paired(first, second)
