@@ -210,6 +210,18 @@ def test_bound_on_components_is_known_before_training():
     assert epochs == []
 
 
+@pytest.mark.parametrize("hidden", [8, None, "88", "(8, 8)", [8.5], [[8], [8.0]], [[8]], [None]])
+def test_widths_must_be_whole(hidden):
+    with pytest.raises(ValueError, match="hidden must be a sequence of whole widths or a pair"):
+        small_dcca(hidden=hidden).fit(*VIEWS)
+
+
+@pytest.mark.parametrize("reg", [[], (0.1, 0.1, 0.1), [[0.1, 0.2]], (0.1, 0.0)])
+def test_regularisers_are_one_or_a_pair(reg):
+    with pytest.raises(ValueError, match="reg must be"):
+        small_dcca(reg=reg).fit(*VIEWS)
+
+
 def test_half_precision_and_frames():
     X, y = (view.astype(np.float16) for view in VIEWS)
     exact = small_dsdcca().fit(X.astype(np.float32), y.astype(np.float32))

@@ -169,7 +169,10 @@ def test_regulariser_below_rounding_names_the_view():
         LinearCCA(2, reg=1e-12).fit(X, y)
 
 
-@pytest.mark.parametrize("reg", [-1.0, "always", (0.1, 0.2, 0.3), (0.1, -0.2), float("nan")])
+@pytest.mark.parametrize(
+    "reg",
+    [-1.0, "always", (0.1, 0.2, 0.3), (0.1, -0.2), float("nan"), [], [[0.1, 0.2]], ["a", 1], {}],
+)
 def test_bad_regularisers(reg):
     with pytest.raises(ValueError, match="reg"):
         LinearCCA(reg=reg).fit(*paired())
