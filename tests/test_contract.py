@@ -283,5 +283,6 @@ def test_impossible_calls_say_so(make, views):
         make().fit(X, y, y_val=y)
     with pytest.raises(ValueError, match="expecting 5"):
         make().fit(X, y).transform(X, y[:, :3])
-    with pytest.raises(ValueError, match="device"):
-        make(device="nonsense").fit(X, y)
+    for device in ("nonsense", "meta", "xpu", "mps"):
+        with pytest.raises(ValueError, match=f"device='{device}'"):
+            make(device=device).fit(X, y)

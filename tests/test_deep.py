@@ -172,6 +172,8 @@ def test_offsets_that_float32_does_not_resolve_are_refused():
     X, y = VIEWS
     with pytest.raises(ValueError, match=r"view X .*float32.*centre"):
         small_dcca().fit(X + 1e8, y)
+    with pytest.raises(ValueError, match=r"view X is constant, at least in float32"):
+        small_dcca().fit(X + 1e12, y)
 
 
 @BOTH

@@ -110,6 +110,17 @@ def test_scale_of_the_data_does_not_matter(scale, reg, dtype):
     np.testing.assert_allclose(scaled.correlations_, reference, atol=1e-6)
 
 
+@pytest.mark.parametrize(("dtype", "scale"), [(np.float32, 1e-18), (np.float64, 1e-150)])
+def test_views_too_small_for_their_squares_are_refused(dtype, scale):
+    X, y = paired()
+    reference = LinearCCA(3).fit(X, y).correlations_
+    small = LinearCCA(3).fit((X * scale).astype(dtype), y.astype(dtype))
+    np.testing.assert_allclose(small.correlations_, reference, atol=1e-6)
+    for factor in (1e-5, 1e-7, 1e-20):  # digits are lost, before all of them are
+        with pytest.raises(ValueError, match=r"view X is constant, or .*Rescale the view"):
+            LinearCCA(3).fit((X * scale * factor).astype(dtype), y.astype(dtype))
+
+
 def test_columns_of_very_different_scale():
     X, y = paired()
     reference = LinearCCA(3).fit(X, y).correlations_

@@ -211,8 +211,13 @@ class LinearCCA(TwoViewEstimator):
     def _solve(self, moments: Moments, reg: tuple[float, float]) -> Self:
         cov = Covariances.of(moments, self.n_features_in_)
         for view, S in (("X", cov.S11), ("y", cov.S22)):
-            if not (S.diagonal() > 0).any():
-                raise ValueError(f"view {view} is constant: a correlation needs variation.")
+            smallest = _smallest_variance(cov.eps)
+            if S.diagonal().max() < smallest:
+                raise ValueError(
+                    f"view {view} is constant, or all its deviations are below {smallest**0.5:.0e} "
+                    f"and their squares lost to rounding: a correlation needs variation. Rescale "
+                    f"the view if it has any."
+                )
         found = canonical_directions(cov, self.n_components, reg)
         self.moments_ = moments.copy()
         self.reg_, self.ranks_ = reg, found.ranks
@@ -262,6 +267,12 @@ class LinearCCA(TwoViewEstimator):
                 f"{len(self.correlations_)}) for {name}, got {array.shape}."
             )
         return array
+
+
+def _smallest_variance(eps: float) -> float:
+    """Return the variance that still has all its digits where products have rounding unit `eps`."""
+    single = torch.finfo(torch.float32)
+    return float(single.tiny if eps >= single.eps else torch.finfo(torch.float64).tiny)
 
 
 def _per_deviation(S: Any, covariance: Any) -> Any:

@@ -28,8 +28,11 @@ def resolve_device(device: str | torch.device) -> torch.device:
         raise ValueError(f'device={device!r} is no device: use "auto", "cpu" or "cuda".') from error
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f'device={device!r}, but no CUDA GPU is available: use "auto" or "cpu".')
-    if resolved.type == "mps":
-        raise ValueError('device="mps" has no float64, which the linear algebra needs: use "cpu".')
+    if resolved.type not in ("cpu", "cuda"):
+        raise ValueError(
+            f"device={device!r} is not supported (the linear algebra needs float64, training is "
+            f'written for CUDA): use "auto", "cpu" or "cuda".'
+        )
     return resolved
 
 
