@@ -49,6 +49,17 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     write_atomically(model_path(path), to_bytes(arrays, metadata=metadata))
 
 
+def check_target(path: str | PathLike[str]) -> None:
+    """Refuse, before any work, a place where :func:`save` could not write after it."""
+    folder = model_path(path).parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(f"cannot save to {path}: {folder} is a file, not a folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"cannot save to {path}: no permission to write in {folder}")
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` in one step: a reader, or a crash, sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
