@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dscca
+from dscca.persistence import ModelFileError
 from estimators import SMALL
 from problems import paired
 
@@ -198,6 +199,18 @@ def test_save_and_load(fitted, views, tmp_path):
         np.testing.assert_array_equal(ours, reference)
     for name in fitted._persistent:
         np.testing.assert_array_equal(getattr(loaded, name), getattr(fitted, name))
+
+
+def test_any_damage_to_a_saved_model_is_noticed(fitted, tmp_path):
+    path = tmp_path / "model.safetensors"
+    fitted.save(path)
+    whole = path.read_bytes()
+    for position in np.random.default_rng(0).integers(len(whole), size=100):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << (position % 8)
+        path.write_bytes(damaged)
+        with pytest.raises(ModelFileError):
+            dscca.load(path)
 
 
 def test_feature_names_of_either_view_are_checked_and_saved(make, views, tmp_path):

@@ -164,8 +164,14 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             if name not in self._persistent and name not in _INPUT_FACTS:
                 raise ValueError(f"unexpected entry {name}")
             setattr(self, name, value)
-        if not (isinstance(self.n_features_in_, int) and isinstance(self.n_features_y_, int)):
-            raise TypeError("numbers of features must be whole numbers")
+        for width, names in (
+            (self.n_features_in_, getattr(self, "feature_names_in_", None)),
+            (self.n_features_y_, getattr(self, "feature_names_y_", None)),
+        ):
+            if not isinstance(width, int) or width < 1:
+                raise TypeError(f"the number of features is {width!r}, no whole number")
+            if names is not None and np.shape(names) != (width,):
+                raise ValueError(f"the names of features do not fit their number, {width}")
 
     @property
     def _n_features_out(self) -> int:

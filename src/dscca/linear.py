@@ -256,8 +256,17 @@ class LinearCCA(TwoViewEstimator):
         small, scatter = state.pop("linear"), torch.from_numpy(state.pop("scatter"))
         super().restore_state(state)
         mean = torch.from_numpy(np.concatenate([self.x_mean_, self.y_mean_]))
-        self.moments_ = Moments(small["n_samples"], mean, scatter, small["eps"])
-        self.reg_, self.ranks_, self.reg_choice_ = small["reg"], small["ranks"], None
+        if (len(self.x_mean_), len(self.y_mean_)) != (self.n_features_in_, self.n_features_y_):
+            raise ValueError("the numbers of features do not fit the arrays")
+        if scatter.shape != (len(mean), len(mean)) or scatter.dtype != torch.float64:
+            raise ValueError(f"scatter is {scatter.dtype} of shape {tuple(scatter.shape)}")
+        n_samples, eps = int(small["n_samples"]), float(small["eps"])
+        if n_samples < 2 or not 0 < eps < 1:
+            raise ValueError(f"sums of {n_samples} samples with rounding unit {eps}")
+        self.moments_ = Moments(n_samples, mean, scatter, eps)
+        self.reg_, self.reg_choice_ = per_view("reg", small["reg"]), None
+        x_rank, y_rank = small["ranks"]
+        self.ranks_ = int(x_rank), int(y_rank)
 
     def _check_variates(self, variates: ArrayLike, name: str) -> NDArray[Any]:
         array = np.asarray(variates)
