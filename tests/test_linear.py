@@ -200,6 +200,27 @@ def test_partial_fit_equals_fit_and_survives_drift():
     np.testing.assert_allclose(stream.x_rotations_, batch.x_rotations_, atol=1e-8)
 
 
+@pytest.mark.parametrize("width", [5, 3])
+def test_a_fit_that_fails_leaves_no_sums_to_go_on_from(width):
+    X, y = paired()
+    model = LinearCCA(2).fit(X, y)
+    with pytest.raises(ValueError, match="view y is constant"):
+        model.fit(X[:, :width], 0 * y)
+    model.partial_fit(X[:100, :width], y[:100])
+    np.testing.assert_allclose(
+        model.correlations_, LinearCCA(2).fit(X[:100, :width], y[:100]).correlations_
+    )
+
+
+def test_regularisers_may_be_an_array():
+    X, y = paired()
+    expected = LinearCCA(2, reg=(0.1, 0.01)).fit(X, y).correlations_
+    for reg in (np.array([0.1, 0.01]), [0.1, 0.01]):
+        np.testing.assert_array_equal(LinearCCA(2, reg=reg).fit(X, y).correlations_, expected)
+        model = LinearCCA(2, reg=reg).partial_fit(X, y)
+        np.testing.assert_array_equal(model.correlations_, expected)
+
+
 def test_partial_fit_continues_a_saved_model(tmp_path):
     from dscca import load
 

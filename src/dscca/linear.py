@@ -115,10 +115,11 @@ class LinearCCA(TwoViewEstimator):
         y_val: ArrayLike | None = None,
     ) -> Self:
         """Fit both views' directions; the validation views serve ``reg="auto"`` only."""
+        self.__dict__.pop("moments_", None)  # a fit that fails leaves no sums to go on from
         first, second = self._check_training(X, y, reset=True)
         validation = self._check_validation(X_val, y_val)
         self._check_bounds(len(first))
-        if self.reg != "auto":
+        if not isinstance(self.reg, str):
             self.reg_choice_: RegularizerChoice | None = None
             moments = moments_of(first, second, device=self.device)
             return self._solve(moments, per_view("reg", self.reg))
@@ -141,7 +142,7 @@ class LinearCCA(TwoViewEstimator):
         The first call may be preceded by :meth:`fit` or :func:`dscca.load`. The model is fitted
         once there are more samples than features, or with a regulariser, than components.
         """
-        if self.reg == "auto":
+        if isinstance(self.reg, str):
             raise ValueError('reg="auto" needs fit: partial_fit sees no data to choose on.')
         started = hasattr(self, "moments_")
         moments = moments_of(

@@ -293,7 +293,8 @@ class DeepEstimator(TwoViewEstimator):
         """Fit the head on the training features and set the fitted attributes."""
         train, scatters = training_sums(net.encode, data.training_blocks(), FEATURE_EPS)
         held_out = feature_covariances(encode_both(net.encode, data.validation), FEATURE_EPS)
-        reg: Any = "auto" if self.head_reg == "auto" else per_view("head_reg", self.head_reg)
+        automatic = isinstance(self.head_reg, str)
+        reg: Any = "auto" if automatic else per_view("head_reg", self.head_reg)
         found, self.head_reg_ = fit_head(train, held_out, self.n_components, reg)
         self.net_ = net.cpu().requires_grad_(False).eval()
         self.correlations_ = found.correlations.numpy()
