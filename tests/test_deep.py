@@ -142,6 +142,19 @@ def test_batches_that_do_not_divide_the_samples(make, n, batch_size):
     finite(make(batch_size=batch_size, epochs=3).fit(X, y), X, y)
 
 
+def test_head_regularisers_may_be_an_array():
+    assert small_dcca(head_reg=np.array([0.1, 0.01])).fit(*VIEWS).head_reg_ == (0.1, 0.01)
+
+
+def test_batches_too_small_for_the_features():
+    wide = (nn.Linear(6, 50), nn.Linear(5, 7))
+    with pytest.raises(ValueError, match=r"50 samples cannot carry 50 features.*batch_size"):
+        small_dcca(encoders=wide).fit(*VIEWS)
+    finite(
+        small_dcca(encoders=wide, batch_size=51).fit(*VIEWS, X_val=VIEWS[0], y_val=VIEWS[1]), *VIEWS
+    )
+
+
 def test_batches_too_small_for_the_components():
     for batch_size in (2, 5):
         with pytest.raises(ValueError, match=rf"batches of {batch_size} .*n_components=5.*batch_s"):

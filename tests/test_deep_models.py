@@ -95,6 +95,15 @@ def test_scales_take_whatever_transform_takes():
         np.testing.assert_allclose(model.scales(view), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("warmup", [0, 4])
+def test_scales_of_values_that_are_not_finite_are_refused(warmup):
+    model = small_dsdcca(warmup=warmup).fit(*VIEWS)
+    broken = VIEWS[1].copy()
+    broken[3, 2] = np.nan
+    with pytest.raises(ValueError, match=r"Input y contains NaN.*row 3"):
+        model.scales_y(broken)
+
+
 def test_models_without_scales_say_so():
     with pytest.raises(ValueError, match="no scales"):
         small_dsdcca(scaling="none").fit(*VIEWS).scales(VIEWS[0])
