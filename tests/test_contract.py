@@ -253,6 +253,15 @@ def test_unfitted_use_is_refused(make, views):
         make().score(*views)
 
 
+def test_a_fit_that_fails_leaves_no_fitted_model(make, views):
+    X, y = views
+    model = make().fit(X, y)
+    with pytest.raises(ValueError, match="view y is constant"):
+        model.fit(X, 0 * y)
+    with pytest.raises(NotFittedError):
+        model.transform(X)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_values_that_are_not_finite_are_named(make, views, bad):
     X, y = (view.copy() for view in views)

@@ -109,9 +109,10 @@ def _without_graph(X: ArrayLike | Tensor) -> Any:
 def _check_numbers(given: Any, checked: NDArray[Any], name: str) -> None:
     """Refuse what becomes numbers only by losing its meaning: masks, dates and durations."""
     if np.ma.is_masked(given):
+        hidden = int(np.ma.getmaskarray(given).sum())
         raise ValueError(
-            f"{name} is a masked array whose mask hides {np.ma.count_masked(given)} values, which "
-            f"would be read as data: remove their rows from both views, or impute them."
+            f"{name} is a masked array whose mask hides {hidden} values, which would be read as "
+            f"data: remove their rows from both views, or impute them."
         )
     if checked.dtype.kind not in "biuf":
         raise ValueError(f"{name} holds {checked.dtype} values: convert them to numbers first.")
