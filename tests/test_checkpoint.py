@@ -15,7 +15,7 @@ from torch import nn
 
 import deep_problems
 from deep_problems import same_parameters, small_dcca, small_dsdcca
-from dscca.deep.checkpoint import FILE_NAME, CheckpointError
+from dscca.deep.checkpoint import FILE_NAME, CheckpointError, _checksum
 from dscca.deep.network import TwoViewNet
 from problems import paired
 
@@ -234,14 +234,17 @@ def test_truncated_checkpoint(run_dir, kept):
         small_dcca(checkpoint_dir=run_dir).fit(*VIEWS)
 
 
-def rewrite(folder, tensors=None, **header):
+def rewrite(folder, tensors=None, *, sealed=True, **header):
     """Write a checkpoint again with some of its content exchanged; None leaves a tensor out."""
     file = folder / FILE_NAME
     with safe_open(file, framework="pt") as source:
         metadata = source.metadata()
     content = {**load_file(file), **(tensors or {})}
     kept = {name: value for name, value in content.items() if value is not None}
-    save_file(kept, file, metadata={**metadata, **header})
+    metadata |= header
+    if sealed:
+        metadata["crc32"] = _checksum(metadata, kept)
+    save_file(kept, file, metadata=metadata)
 
 
 WEIGHT = "model/net.encoders.0.last.weight"
@@ -265,6 +268,23 @@ WEIGHT = "model/net.encoders.0.last.weight"
 def test_damaged_checkpoint(run_dir, change):
     rewrite(run_dir, **change)
     with pytest.raises(CheckpointError):
+        small_dcca(checkpoint_dir=run_dir).fit(*VIEWS)
+
+
+def test_damage_in_the_numbers_is_noticed(run_dir):
+    file = run_dir / FILE_NAME
+    whole = file.read_bytes()
+    for position in np.linspace(9, len(whole) - 1, 40).astype(int):
+        damaged = bytearray(whole)
+        damaged[position] ^= 4
+        file.write_bytes(damaged)
+        with pytest.raises(CheckpointError):
+            small_dcca(checkpoint_dir=run_dir).fit(*VIEWS)
+    file.write_bytes(whole)
+    rewrite(
+        run_dir, {"optimizer/0/exp_avg_sq": None}, sealed=False
+    )  # an optimiser that starts anew
+    with pytest.raises(CheckpointError, match="does not fit its checksum"):
         small_dcca(checkpoint_dir=run_dir).fit(*VIEWS)
 
 

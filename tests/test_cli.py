@@ -8,6 +8,7 @@ import pytest
 
 import dscca
 from dscca import cli, demo
+from dscca.cli.options import parse_value
 from dscca.datasets import embedded_digits
 from dscca.datasets.mnist import read_idx
 from dscca.methods import METHODS
@@ -77,6 +78,34 @@ def test_parameters_are_yaml(run, files):
 
 
 @pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 1e-3),
+        ("-1.5E2", -150.0),
+        (".5e+1", 5.0),
+        ("(8, 8)", [8, 8]),
+        (" ((8,), (4, 4))", [[8], [4, 4]]),
+        ("[1e-4, 2, auto, null]", [1e-4, 2, "auto", None]),
+        ("1e", "1e"),
+        ("2e-3 mm", "2e-3 mm"),
+    ],
+)
+def test_values_are_read_as_a_python_user_writes_them(text, value):
+    assert parse_value(text) == value
+
+
+DEEP = ["fit", "x.npy", "y.npz", "-o", "m", "--model", "dcca", "-p", "epochs=2"]
+
+
+def test_parameters_of_deep_models(run, files, monkeypatch):
+    monkeypatch.chdir(files)
+    code, *_ = run(*DEEP, "-p", "hidden=(8, 8)", "-p", "learning_rate=1e-3", "-p", "patience=null")
+    assert code == 0
+    parameters = dscca.load("m").get_params()
+    assert (parameters["hidden"], parameters["learning_rate"]) == ([8, 8], 1e-3)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["fit", "nothing.npy", "y.npz", "-o", "m"], "no file"),
@@ -95,6 +124,22 @@ def test_parameters_are_yaml(run, files):
         (["fit", "x.txt", "y.npz", "-o", "m"], "ends in none of"),
         (["score", "nothing", "x.npy", "y.npz"], "no model at"),
         (["transform", "nothing", "-o", "v.npy"], "--x, --y or both"),
+        (["fit", "", "y.npz", "-o", "m"], "no file"),
+        (["fit", "zip.npz", "y.npz", "-o", "m"], "zip.npz: File is not a zip file"),
+        (["fit", "torn.npz", "y.npz", "-o", "m"], "torn.npz: "),
+        (["fit", "unnamed.csv", "unnamed.csv", "-o", "m"], "begins with a row 0, 1, 2"),
+        (["fit", "x.npy", "y.npz", "-o", "x.npy"], "x.npy is a file, not a folder"),
+        (["fit", "x.npy", "y.npz", "-o", "x.npy/deep/er"], "x.npy is a file, not a folder"),
+        (["demo", "-o", "x.npy"], "x.npy is a file, not a folder"),
+        (["fit", "x.npy", "y.npz", "-o", "m", "-p", "reg=[]"], "one number >= 0 or a pair"),
+        (["fit", "x.npy", "y.npz"], "Missing option '--output' / '-o'. Try dscca fit --help."),
+        (["fit", "x.npy", "y.npz", "-o", "m", "-n", "0"], "greater than or equal to 1"),
+        (["nonsense"], "No such command 'nonsense'. Try dscca --help."),
+        (
+            [*DEEP, "-p", "learning_rate=1e30", "-p", "random_state=0"],
+            "not finite with learning_rate=1e+30",
+        ),
+        ([*DEEP, "-p", "hidden=8"], "hidden must be a sequence of whole widths"),
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(run, files, monkeypatch, arguments, message):
@@ -103,6 +148,12 @@ def test_errors_are_one_line_and_exit_code_2(run, files, monkeypatch, arguments,
     (files / "x.txt").write_text("1 2")
     (files / "broken.npy").write_bytes(b"\x93NUMPY")
     np.save(files / "object.npy", np.array([{}, {}], dtype=object))
+    (files / "zip.npz").write_bytes(b"PK\x03\x04junk")
+    np.savez_compressed(files / "torn.npz", x=np.random.default_rng(0).normal(size=(99, 3)))
+    torn = bytearray((files / "torn.npz").read_bytes())
+    torn[900:950] = bytes(50)
+    (files / "torn.npz").write_bytes(torn)
+    pd.DataFrame(np.eye(9, 3)).to_csv(files / "unnamed.csv", index=False)
     code, _, error = run(*arguments)
     assert code == 2
     assert message in error

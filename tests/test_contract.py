@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dscca
+from dscca.persistence import ModelFileError
 from estimators import SMALL
 from problems import paired
 
@@ -200,12 +201,33 @@ def test_save_and_load(fitted, views, tmp_path):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(fitted, name))
 
 
-def test_saved_feature_names_are_still_checked(make, views, tmp_path):
+def test_any_damage_to_a_saved_model_is_noticed(fitted, tmp_path):
+    path = tmp_path / "model.safetensors"
+    fitted.save(path)
+    whole = path.read_bytes()
+    for position in np.random.default_rng(0).integers(len(whole), size=100):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << (position % 8)
+        path.write_bytes(damaged)
+        with pytest.raises(ModelFileError):
+            dscca.load(path)
+
+
+def test_feature_names_of_either_view_are_checked_and_saved(make, views, tmp_path):
     X = pd.DataFrame(views[0], columns=list("abcdef"))
-    make().fit(X, views[1]).save(tmp_path / "m.safetensors")
-    loaded = dscca.load(tmp_path / "m.safetensors")
-    with pytest.raises(ValueError, match="feature names should match"):
-        loaded.transform(X.rename(columns={"a": "z"}))
+    y = pd.DataFrame(views[1], columns=list("vwxyz"))
+    model = make().fit(X, y)
+    model.save(tmp_path / "m.safetensors")
+    for fitted in (model, dscca.load(tmp_path / "m.safetensors")):
+        with pytest.raises(ValueError, match="feature names should match"):
+            fitted.transform(X.rename(columns={"a": "z"}))
+        for call in (fitted.transform_y, lambda y, fitted=fitted: fitted.score(X, y)):
+            with pytest.raises(ValueError, match=r"feature names of y should match.*'z', 'y', 'x'"):
+                call(y[list("zyxwv")])
+        np.testing.assert_allclose(fitted.transform_y(y), fitted.transform_y(views[1]))
+    model.fit(X, views[1]).transform_y(y[list("zyxwv")])  # no names were given to keep
+    with pytest.raises(ValueError, match="feature names of y"):
+        make().fit(X, y, X_val=X, y_val=y[list("zyxwv")])
 
 
 @pytest.mark.parametrize("container", ["pandas", "polars"])
@@ -231,6 +253,15 @@ def test_unfitted_use_is_refused(make, views):
         make().score(*views)
 
 
+def test_a_fit_that_fails_leaves_no_fitted_model(make, views):
+    X, y = views
+    model = make().fit(X, y)
+    with pytest.raises(ValueError, match="view y is constant"):
+        model.fit(X, 0 * y)
+    with pytest.raises(NotFittedError):
+        model.transform(X)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_values_that_are_not_finite_are_named(make, views, bad):
     X, y = (view.copy() for view in views)
@@ -238,8 +269,28 @@ def test_values_that_are_not_finite_are_named(make, views, bad):
     with pytest.raises(ValueError, match=r"y contains (NaN|inf).*2 of 160 rows.*row 7"):
         make().fit(X, y)
     model = make().fit(*views)
-    with pytest.raises(ValueError, match="contains"):
+    with pytest.raises(ValueError, match="Input y contains"):
         model.transform_y(y)
+    with pytest.raises(ValueError, match="Input y contains"):
+        model.score(X, y)
+    X[3, 0] = bad
+    with pytest.raises(ValueError, match="Input X contains"):
+        model.transform(X)
+
+
+def test_masks_and_dates_are_no_numbers(make, views):
+    X, y = views
+    hidden = np.ma.masked_greater(y, 2.0)
+    with pytest.raises(ValueError, match=rf"y is a masked array .*{(y > 2).sum()} values"):
+        make().fit(X, hidden)
+    with pytest.raises(ValueError, match="X is a masked array"):
+        make().fit(X, y).transform(np.ma.masked_less(X, 0.0))
+    nothing_hidden = make().fit(np.ma.masked_array(X), y)
+    np.testing.assert_array_equal(nothing_hidden.transform(X), make().fit(X, y).transform(X))
+    with pytest.raises(ValueError, match=r"X holds datetime64\[s\] values"):
+        make().fit((X * 1e6).astype("datetime64[s]"), y)
+    with pytest.raises(ValueError, match="y holds timedelta64"):
+        make().fit(X, (y * 1e6).astype("timedelta64[s]"))
 
 
 def test_impossible_calls_say_so(make, views):
@@ -254,5 +305,6 @@ def test_impossible_calls_say_so(make, views):
         make().fit(X, y, y_val=y)
     with pytest.raises(ValueError, match="expecting 5"):
         make().fit(X, y).transform(X, y[:, :3])
-    with pytest.raises(ValueError, match="device"):
-        make(device="nonsense").fit(X, y)
+    for device in ("nonsense", "meta", "xpu", "mps"):
+        with pytest.raises(ValueError, match=f"device='{device}'"):
+            make(device=device).fit(X, y)

@@ -142,6 +142,19 @@ def test_batches_that_do_not_divide_the_samples(make, n, batch_size):
     finite(make(batch_size=batch_size, epochs=3).fit(X, y), X, y)
 
 
+def test_head_regularisers_may_be_an_array():
+    assert small_dcca(head_reg=np.array([0.1, 0.01])).fit(*VIEWS).head_reg_ == (0.1, 0.01)
+
+
+def test_batches_too_small_for_the_features():
+    wide = (nn.Linear(6, 50), nn.Linear(5, 7))
+    with pytest.raises(ValueError, match=r"50 samples cannot carry 50 features.*batch_size"):
+        small_dcca(encoders=wide).fit(*VIEWS)
+    finite(
+        small_dcca(encoders=wide, batch_size=51).fit(*VIEWS, X_val=VIEWS[0], y_val=VIEWS[1]), *VIEWS
+    )
+
+
 def test_batches_too_small_for_the_components():
     for batch_size in (2, 5):
         with pytest.raises(ValueError, match=rf"batches of {batch_size} .*n_components=5.*batch_s"):
@@ -172,6 +185,8 @@ def test_offsets_that_float32_does_not_resolve_are_refused():
     X, y = VIEWS
     with pytest.raises(ValueError, match=r"view X .*float32.*centre"):
         small_dcca().fit(X + 1e8, y)
+    with pytest.raises(ValueError, match=r"view X is constant, at least in float32"):
+        small_dcca().fit(X + 1e12, y)
 
 
 @BOTH
@@ -208,6 +223,18 @@ def test_bound_on_components_is_known_before_training():
         with pytest.raises(ValueError, match="n_components=5"):
             small_dcca(**options, callbacks=[epochs.append]).fit(*VIEWS)
     assert epochs == []
+
+
+@pytest.mark.parametrize("hidden", [8, None, "88", "(8, 8)", [8.5], [[8], [8.0]], [[8]], [None]])
+def test_widths_must_be_whole(hidden):
+    with pytest.raises(ValueError, match="hidden must be a sequence of whole widths or a pair"):
+        small_dcca(hidden=hidden).fit(*VIEWS)
+
+
+@pytest.mark.parametrize("reg", [[], (0.1, 0.1, 0.1), [[0.1, 0.2]], (0.1, 0.0)])
+def test_regularisers_are_one_or_a_pair(reg):
+    with pytest.raises(ValueError, match="reg must be"):
+        small_dcca(reg=reg).fit(*VIEWS)
 
 
 def test_half_precision_and_frames():

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import resource
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from torch import nn
 
 import dscca
 from deep_problems import finite, same_parameters, small_dcca, small_dsdcca
+from dscca.integrity import checksum
 from dscca.persistence import ModelFileError
 from problems import paired
 
@@ -91,6 +93,15 @@ def test_scales_take_whatever_transform_takes():
     locked.flags.writeable = False
     for view in (X[::-1].copy()[::-1], X.tolist(), torch.from_numpy(X), locked):
         np.testing.assert_allclose(model.scales(view), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("warmup", [0, 4])
+def test_scales_of_values_that_are_not_finite_are_refused(warmup):
+    model = small_dsdcca(warmup=warmup).fit(*VIEWS)
+    broken = VIEWS[1].copy()
+    broken[3, 2] = np.nan
+    with pytest.raises(ValueError, match=r"Input y contains NaN.*row 3"):
+        model.scales_y(broken)
 
 
 def test_models_without_scales_say_so():
@@ -195,7 +206,8 @@ def rewritten(saved, path, *, deep=None, parameters=None, arrays=None):
     document["parameters"].update(parameters or {})
     content = {**load_file(saved), **(arrays or {})}
     kept = {name: value for name, value in content.items() if value is not None}
-    save_file(kept, path, metadata={**header, "model": json.dumps(document)})
+    text = json.dumps(document)
+    save_file(kept, path, metadata={**header, "model": text, "crc32": checksum([text], kept)})
     return path
 
 
@@ -214,6 +226,9 @@ def shapes(*pair):
         {"deep": {"input_shapes": shapes([10**15], [5])}},
         {"deep": {"input_shapes": shapes([7], [5])}},
         {"deep": {"history": 3}},
+        {"deep": {"head_reg": "none"}},
+        {"parameters": {"epochs": None}},
+        {"parameters": {"precision": 3}},
         {"parameters": {"hidden": "abc"}},
         {"parameters": {"hidden": {"__tuple__": [17]}}},
         {"parameters": {"scaling": "none"}},
@@ -234,6 +249,15 @@ def test_hostile_model_files_are_refused(saved, tmp_path, change):
     path = rewritten(saved, tmp_path / "m.safetensors", **change)
     with pytest.raises(ModelFileError):
         dscca.load(path)
+
+
+def test_a_file_cannot_ask_for_more_memory_than_it_fills(saved, tmp_path):
+    wide = {"hidden": {"__tuple__": [20_000, 20_000]}}
+    path = rewritten(saved, tmp_path / "m.safetensors", parameters=wide)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ModelFileError, match=r"would have .* of shape \(20000, 6\)"):
+        dscca.load(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
 
 
 @pytest.mark.parametrize("kept", [0, 7, 200, 5000, -1])

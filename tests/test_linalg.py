@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,6 +122,26 @@ def test_gradients_at_repeated_singular_values(method, values):
     M = matrix(4, 4, values=values).requires_grad_()
     for function in (nuclear_norm, polar_factor):
         assert torch.autograd.gradcheck(lambda m, f=function: f(m, method), (M,))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_small_singular_values_are_not_mistaken_for_zero(method):
+    values = [1.0, 3e-3, 1e-3, 2e-4]
+    M = matrix(4, 4, values=values)
+    U, _, Vh = torch.linalg.svd(M)
+    Q = U @ Vh
+    np.testing.assert_allclose(polar_factor(M, method), Q, atol=1e-6)
+    assert nuclear_norm(M, method).item() == pytest.approx(sum(values), rel=1e-9)
+    G = matrix(4, 4, seed=1)
+    leaf = M.clone().requires_grad_()
+    (found,) = torch.autograd.grad((polar_factor(leaf, method) * G).sum(), leaf)
+    # With S = QᵀM, the polar factor Q of M moves by Q A, where A S + S A = QᵀdM - dMᵀQ.
+    S = (Q.T @ M).numpy()
+    for dM in (matrix(4, 4, seed=2), matrix(4, 4, seed=3)):
+        turn = (Q.T @ dM - dM.T @ Q).numpy()
+        A = scipy.linalg.solve_sylvester(S, S, turn)
+        expected = (G * (Q @ torch.from_numpy(A))).sum().item()
+        assert (found * dM).sum().item() == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -7,7 +7,8 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LinearRegression
 from statsmodels.multivariate.cancorr import CanCorr
 
-from dscca import LinearCCA
+from dscca import LinearCCA, views
+from dscca.regularization import GRID
 from problems import LINNERUD_BODY, LINNERUD_EXERCISE, generalized_eigen_correlations, paired
 
 
@@ -63,6 +64,18 @@ def test_regularised_objective_equals_dense_eigenproblem(seed, p, q, reg):
     np.testing.assert_allclose(np.sort(attained)[::-1], expected, atol=1e-8)
 
 
+def test_pairs_are_ordered_by_correlation_where_the_ridge_orders_them_otherwise():
+    rng = np.random.default_rng(0)
+    strong, weak = rng.normal(size=(2, 2000))
+    noise = rng.normal(size=(2, 2000))
+    X = np.column_stack([10 * weak, 0.1 * strong])
+    y = np.column_stack([10 * (weak + noise[0]), 0.1 * (strong + 0.1 * noise[1])])
+    model = LinearCCA(2, reg=1.0).fit(X, y)
+    assert model.correlations_[0] > 0.99 > 0.8 > model.correlations_[1]
+    assert abs(np.corrcoef(model.transform(X)[:, 0], strong)[0, 1]) > 0.99
+    np.testing.assert_allclose(model.canonical_correlations(X, y), model.correlations_)
+
+
 @given(seed=st.integers(0, 2**16), reg=st.sampled_from([0.0, 1e-2]))
 def test_invariance_of_views(seed, reg):
     """Any invertible affine map without a regulariser, scaling and rotation with one."""
@@ -110,6 +123,17 @@ def test_scale_of_the_data_does_not_matter(scale, reg, dtype):
     np.testing.assert_allclose(scaled.correlations_, reference, atol=1e-6)
 
 
+@pytest.mark.parametrize(("dtype", "scale"), [(np.float32, 1e-18), (np.float64, 1e-150)])
+def test_views_too_small_for_their_squares_are_refused(dtype, scale):
+    X, y = paired()
+    reference = LinearCCA(3).fit(X, y).correlations_
+    small = LinearCCA(3).fit((X * scale).astype(dtype), y.astype(dtype))
+    np.testing.assert_allclose(small.correlations_, reference, atol=1e-6)
+    for factor in (1e-5, 1e-7, 1e-20):  # digits are lost, before all of them are
+        with pytest.raises(ValueError, match=r"view X is constant, or .*Rescale the view"):
+            LinearCCA(3).fit((X * scale * factor).astype(dtype), y.astype(dtype))
+
+
 def test_columns_of_very_different_scale():
     X, y = paired()
     reference = LinearCCA(3).fit(X, y).correlations_
@@ -125,6 +149,32 @@ def test_float32_with_a_large_mean():
     np.testing.assert_allclose(single.correlations_, double.correlations_, atol=1e-4)
     ours, reference = single.transform(X), double.transform(X.astype(np.float64))
     np.testing.assert_allclose(ours[:, :3], reference[:, :3], atol=1e-3)
+    np.testing.assert_allclose(single.x_mean_, X.mean(axis=0, dtype=np.float64), atol=5e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_blocks_do_not_change_the_result(monkeypatch, dtype):
+    X, y = (view.astype(dtype) for view in paired(n=1001, noise=5.0))
+    whole = LinearCCA(2, reg="auto").fit(X, y)
+    variates = whole.transform(X, y)
+    monkeypatch.setattr(views, "_BLOCK_ENTRIES", 1)  # blocks of 256 rows, the least
+    assert views.block_rows(X, y) == 256
+    blockwise = LinearCCA(2, reg="auto").fit(X, y)
+    assert blockwise.reg_choice_.tried == pytest.approx(whole.reg_choice_.tried, abs=1e-5)
+    np.testing.assert_allclose(blockwise.correlations_, whole.correlations_, atol=1e-5)
+    for ours, theirs in zip(blockwise.transform(X, y), variates, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    assert blockwise.score(X, y) == pytest.approx(whole.correlations_.sum(), abs=1e-4)
+
+
+def test_a_stream_is_as_precise_as_its_coarsest_part():
+    X, y = paired(n=600)
+    X[:, 5] = X[:, 0] + X[:, 1]  # in float32 only up to rounding
+    single = X.astype(np.float32), y.astype(np.float32)
+    assert LinearCCA(3).fit(*single).ranks_ == (5, 5)
+    for first, second in (((X, y), single), (single, (X, y))):
+        model = LinearCCA(3).fit(*(view[:300] for view in first))
+        assert model.partial_fit(*(view[300:] for view in second)).ranks_ == (5, 5)
 
 
 def test_duplicated_and_constant_columns_are_left_out():
@@ -169,7 +219,10 @@ def test_regulariser_below_rounding_names_the_view():
         LinearCCA(2, reg=1e-12).fit(X, y)
 
 
-@pytest.mark.parametrize("reg", [-1.0, "always", (0.1, 0.2, 0.3), (0.1, -0.2), float("nan")])
+@pytest.mark.parametrize(
+    "reg",
+    [-1.0, "always", (0.1, 0.2, 0.3), (0.1, -0.2), float("nan"), [], [[0.1, 0.2]], ["a", 1], {}],
+)
 def test_bad_regularisers(reg):
     with pytest.raises(ValueError, match="reg"):
         LinearCCA(reg=reg).fit(*paired())
@@ -186,6 +239,27 @@ def test_partial_fit_equals_fit_and_survives_drift():
     np.testing.assert_allclose(stream.x_rotations_, batch.x_rotations_, atol=1e-8)
 
 
+@pytest.mark.parametrize("width", [5, 3])
+def test_a_fit_that_fails_leaves_no_sums_to_go_on_from(width):
+    X, y = paired()
+    model = LinearCCA(2).fit(X, y)
+    with pytest.raises(ValueError, match="view y is constant"):
+        model.fit(X[:, :width], 0 * y)
+    model.partial_fit(X[:100, :width], y[:100])
+    np.testing.assert_allclose(
+        model.correlations_, LinearCCA(2).fit(X[:100, :width], y[:100]).correlations_
+    )
+
+
+def test_regularisers_may_be_an_array():
+    X, y = paired()
+    expected = LinearCCA(2, reg=(0.1, 0.01)).fit(X, y).correlations_
+    for reg in (np.array([0.1, 0.01]), [0.1, 0.01]):
+        np.testing.assert_array_equal(LinearCCA(2, reg=reg).fit(X, y).correlations_, expected)
+        model = LinearCCA(2, reg=reg).partial_fit(X, y)
+        np.testing.assert_array_equal(model.correlations_, expected)
+
+
 def test_partial_fit_continues_a_saved_model(tmp_path):
     from dscca import load
 
@@ -199,8 +273,12 @@ def test_partial_fit_continues_a_saved_model(tmp_path):
 
 def test_partial_fit_waits_for_enough_samples():
     X, y = paired(n=50)
-    model = LinearCCA(2).partial_fit(X[:4], y[:4])
+    model = LinearCCA(2).partial_fit(X[:4], y[:4]).partial_fit(X[4:7], y[4:7])
+    assert not hasattr(model, "correlations_")  # 7 samples correlate perfectly with 6 features
+    assert model.partial_fit(X[7:8], y[7:8]).correlations_[1] < 1
+    model = LinearCCA(2, reg=0.1).partial_fit(X[:2], y[:2])
     assert not hasattr(model, "correlations_")
+    assert model.partial_fit(X[2:3], y[2:3]).correlations_.shape == (2,)
     with pytest.raises(ValueError, match='reg="auto" needs fit'):
         LinearCCA(2, reg="auto").partial_fit(X, y)
 
@@ -253,6 +331,29 @@ def test_auto_regulariser_matches_the_best_fit_per_view():
     assert model.score(X_test, y_test) > LinearCCA(2, reg=1e-8).fit(X, y).score(X_test, y_test)
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_auto_regulariser_is_each_view_s_own(swapped):
+    train, validation = (noisy(seed, n)[:: -1 if swapped else 1] for seed, n in ((0, 60), (1, 500)))
+    model = LinearCCA(2, reg="auto").fit(*train, X_val=validation[0], y_val=validation[1])
+    best = model.reg_choice_.score
+    for r in GRID:  # neither view alone could do better
+        for reg in ((r, model.reg_[1]), (model.reg_[0], r)):
+            assert LinearCCA(2, reg=reg).fit(*train).score(*validation) <= best + 1e-6
+    shared = [LinearCCA(2, reg=r).fit(*train).score(*validation) for r in GRID]
+    assert best > max(shared) + 1e-4
+    assert model.reg_[0] != model.reg_[1]
+
+
+def test_auto_regulariser_gives_negative_correlations_their_sign():
+    rng = np.random.default_rng(0)
+    X, y, X_val, y_val = (rng.normal(size=(n, 6)) for n in (80, 80, 90, 90))
+    choice = LinearCCA(6, reg="auto").fit(X, y, X_val=X_val, y_val=y_val).reg_choice_
+    for reg, score in choice.tried.items():
+        model = LinearCCA(6, reg=reg).fit(X, y)
+        assert (model.canonical_correlations(X_val, y_val) < 0).any()
+        assert model.score(X_val, y_val) == pytest.approx(score, abs=1e-5)
+
+
 def test_auto_regulariser_by_cross_validation_agrees_with_literal_folds():
     X, y = noisy(0, 103)
     model = LinearCCA(2, reg="auto").fit(X, y)
@@ -266,6 +367,14 @@ def test_auto_regulariser_by_cross_validation_agrees_with_literal_folds():
     np.testing.assert_allclose(
         model.correlations_, LinearCCA(2, reg=reg).fit(X, y).correlations_, atol=1e-10
     )
+
+
+def test_validation_values_that_are_not_finite_are_named():
+    X, y = noisy(0, 100)
+    y_val = y.copy()
+    y_val[7, 2] = np.nan
+    with pytest.raises(ValueError, match=r"y_val contains NaN: 1 of 100 rows.*row 7"):
+        LinearCCA(2, reg="auto").fit(X, y, X_val=X, y_val=y_val)
 
 
 def test_auto_regulariser_skips_values_under_the_rounding_of_the_data():

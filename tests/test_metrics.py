@@ -25,6 +25,17 @@ def test_constant_variates_carry_no_correlation():
     np.testing.assert_array_equal(canonical_correlations(x, x), [0, 1])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [7, 10, 100])
+def test_constants_whose_mean_is_rounded_carry_no_correlation(n, dtype):
+    x = np.full((n, 1), 0.1, dtype=dtype)
+    np.testing.assert_array_equal(canonical_correlations(x, 3 * x), 0)
+    noise = np.random.default_rng(n).normal(size=(n, 1))
+    np.testing.assert_array_equal(canonical_correlations(x, noise), 0)
+    small = 1e6 + noise  # far from zero, but resolved
+    np.testing.assert_allclose(canonical_correlations(small, noise), 1)
+
+
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [

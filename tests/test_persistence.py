@@ -7,10 +7,12 @@ import time
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file, save, save_file
 
 import dscca
 from dscca import LinearCCA
+from dscca.integrity import checksum
 from dscca.persistence import ModelFileError, decode, encode, model_path
 from problems import paired
 
@@ -21,17 +23,21 @@ def saved(tmp_path):
     return tmp_path / "model.safetensors"
 
 
-def rewrite(path, *, description=None, arrays=None, **metadata):
-    """Write the model file again with some of its content exchanged."""
-    from safetensors import safe_open
-
+def metadata(path):
     with safe_open(path, framework="numpy") as source:
-        header = source.metadata()
+        return source.metadata()
+
+
+def rewrite(path, *, description=None, arrays=None, **exchanged):
+    """Write the model file again with some of its content exchanged."""
+    header = metadata(path)
     document = json.loads(header["model"])
     document.update(description or {})
     tensors = {**load_file(path), **(arrays or {})}
-    header = {**header, "model": json.dumps(document), **metadata}
-    save_file({k: v for k, v in tensors.items() if v is not None}, path, metadata=header)
+    kept = {name: value for name, value in tensors.items() if value is not None}
+    text = json.dumps(document)
+    header = {**header, "model": text, "crc32": checksum([text], kept), **exchanged}
+    save_file(kept, path, metadata=header)
 
 
 def test_path_may_be_file_or_folder(tmp_path):
@@ -82,6 +88,10 @@ def test_only_this_packages_estimators_are_made(saved, name):
         dscca.load(saved)
 
 
+def nested(depth):
+    return [nested(depth - 1)] if depth else []
+
+
 @pytest.mark.parametrize(
     "description",
     [
@@ -91,7 +101,13 @@ def test_only_this_packages_estimators_are_made(saved, name):
         {"parameters": {"reg": {"anything": 1}}},
         {"fitted": {}},
         {"fitted": {"linear": {"__dict__": {}}}},
+        {"parameters": {"n_components": None}},
+        {"parameters": {"n_components": 2.5}},
+        {"parameters": {"n_components": 2, "device": ["cpu"]}},
+        {"parameters": {"reg": "anything"}},
+        {"parameters": {"reg": nested(500)}},
     ],
+    ids=lambda description: str(description)[:60],
 )
 def test_hostile_descriptions_are_refused(saved, description):
     rewrite(saved, description=description)
@@ -114,6 +130,52 @@ def test_attributes_cannot_be_smuggled_in(saved):
 
 
 @pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("linear", "n_samples", "many"),
+        ("linear", "n_samples", None),
+        ("linear", "n_samples", -3),
+        ("linear", "eps", None),
+        ("linear", "eps", [1.0]),
+        ("linear", "eps", float("nan")),
+        ("linear", "reg", "none"),
+        ("linear", "reg", {"__tuple__": []}),
+        ("linear", "ranks", 3),
+        ("linear", "ranks", {"__tuple__": ["a", "b"]}),
+        ("fitted", "n_features_in_", -1),
+        ("fitted", "n_features_in_", 7),
+        ("fitted", "n_features_y_", 6),
+        ("fitted", "feature_names_in_", {"__array__": ["a"], "dtype": "object"}),
+        ("fitted", "feature_names_y_", 5),
+    ],
+)
+def test_small_values_that_do_not_fit_are_refused(saved, part, name, value):
+    fitted = json.loads(metadata(saved)["model"])["fitted"]
+    target = fitted["linear"]["__dict__"] if part == "linear" else fitted
+    target[name] = value
+    rewrite(saved, description={"fitted": fitted})
+    with pytest.raises(ModelFileError, match="incomplete or damaged"):
+        dscca.load(saved)
+
+
+def test_checksum_shows_damage_in_text_and_numbers(saved):
+    rewrite(saved)
+    dscca.load(saved)
+    for change in (
+        {"arrays": {"coef_": np.zeros((5, 6))}},
+        {"description": {"parameters": {"n_components": 1}}},
+    ):
+        before = saved.read_bytes()
+        rewrite(saved, **change, crc32=metadata(saved)["crc32"])
+        with pytest.raises(ModelFileError, match="does not fit its checksum"):
+            dscca.load(saved)
+        saved.write_bytes(before)
+    rewrite(saved, crc32="")
+    with pytest.raises(ModelFileError, match="checksum"):
+        dscca.load(saved)
+
+
+@pytest.mark.parametrize(
     ("arrays", "message"),
     [
         ({"x_mean_": None}, "lacks the array x_mean_"),
@@ -121,6 +183,8 @@ def test_attributes_cannot_be_smuggled_in(saved):
         ({"x_rotations_": np.ones(6)}, "x_rotations_ has shape"),
         ({"x_rotations_": np.full((6, 2), np.nan)}, "not finite"),
         ({"x_rotations_": np.ones((6, 2), dtype=np.int32)}, "dtype int32"),
+        ({"scatter": np.eye(3)}, r"scatter is torch.float64 of shape \(3, 3\)"),
+        ({"scatter": np.eye(11, dtype=np.float32)}, "scatter is torch.float32"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(saved, arrays, message):
@@ -156,11 +220,12 @@ while True:
 
 def test_a_killed_save_leaves_a_whole_file(tmp_path):
     """A process that saves over and over is killed at odd moments; the file always loads."""
+    paths = [os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])]
     for delay in (0.0, 0.013, 0.029, 0.051):
         process = subprocess.Popen(
             [sys.executable, "-c", SAVER, str(tmp_path)],
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.path.dirname(__file__)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
         try:
             assert process.stdout.readline() == b"ready\n"

@@ -1,6 +1,8 @@
 """Reading and writing arrays by file name, for the command line."""
 
 import io
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ def read_array(source: str) -> NDArray[Any]:
         array = readers[path.suffix.lower()]()
     except KeyError:
         raise ValueError(f"{name} ends in none of {FORMATS}") from None
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
         message = str(error)
         raise ValueError(message if name in message else f"{name}: {message}") from error
     if array.dtype.kind not in "biuf":
@@ -61,7 +63,7 @@ def _split_key(source: str) -> tuple[str, str | None]:
 
 
 def _read_npz(path: Path, key: str | None) -> NDArray[Any]:
-    with np.load(path, allow_pickle=False) as archive:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         names = archive.files
         if key is None and len(names) != 1:
             raise ValueError(f"{path} holds {', '.join(names)}: write {path}:NAME")
@@ -74,6 +76,11 @@ def _read_npz(path: Path, key: str | None) -> NDArray[Any]:
 def _read_csv(path: Path) -> pd.DataFrame:
     first = pd.read_csv(path, header=None, nrows=1)
     headed = any(not pd.api.types.is_numeric_dtype(first[column]) for column in first)
+    if not headed and first.shape[1] > 2 and first.iloc[0].tolist() == list(range(first.shape[1])):
+        raise ValueError(
+            f"{path} begins with a row 0, 1, 2, ...: pandas writes such a header for columns "
+            f"without names; write them with header=False, or with names, or as .npy"
+        )
     return pd.read_csv(path, header=0 if headed else None)
 
 

@@ -1,6 +1,7 @@
 """The contract every estimator keeps: two views in, correlated variates out."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -9,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._set_output import _wrap_data_with_container
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _get_feature_names, check_is_fitted
 from torch import Tensor
 
 from dscca import metrics, persistence
@@ -27,7 +28,7 @@ from dscca.views import (
 
 Variates = NDArray[Any]
 
-_INPUT_FACTS = ("n_features_in_", "feature_names_in_", "n_features_y_")
+_INPUT_FACTS = ("n_features_in_", "feature_names_in_", "n_features_y_", "feature_names_y_")
 
 
 class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -41,7 +42,8 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     A subclass implements ``fit`` and ``_project``, and sets in ``fit``:
 
     ``n_features_y_``
-        number of features of view two (scikit-learn sets ``n_features_in_`` for view one)
+        number of features of view two (scikit-learn sets ``n_features_in_`` for view one; names of
+        either view's columns, where it has any, are kept and checked)
     ``correlations_``
         correlation of each pair of variates on the training data, in descending order
     ``x_loadings_``, ``y_loadings_``
@@ -63,6 +65,7 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     """Parameters that may be missing from a saved model, as only fitting uses them."""
 
     n_features_y_: int
+    feature_names_y_: NDArray[np.object_]
     correlations_: NDArray[np.float64]
     x_loadings_: NDArray[np.float64]
     y_loadings_: NDArray[np.float64]
@@ -161,8 +164,14 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             if name not in self._persistent and name not in _INPUT_FACTS:
                 raise ValueError(f"unexpected entry {name}")
             setattr(self, name, value)
-        if not (isinstance(self.n_features_in_, int) and isinstance(self.n_features_y_, int)):
-            raise TypeError("numbers of features must be whole numbers")
+        for width, names in (
+            (self.n_features_in_, getattr(self, "feature_names_in_", None)),
+            (self.n_features_y_, getattr(self, "feature_names_y_", None)),
+        ):
+            if not isinstance(width, int) or width < 1:
+                raise TypeError(f"the number of features is {width!r}, no whole number")
+            if names is not None and np.shape(names) != (width,):
+                raise ValueError(f"the names of features do not fit their number, {width}")
 
     @property
     def _n_features_out(self) -> int:
@@ -178,6 +187,12 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 f"y has {view.shape[1]} features, but {name} is expecting {self.n_features_y_} "
                 f"features as input for its second view."
+            )
+        known, names = getattr(self, "feature_names_y_", None), _get_feature_names(y)
+        if known is not None and names is not None and not np.array_equal(known, names):
+            raise ValueError(
+                f"The feature names of y should match those that were passed during fit, and in "
+                f"their order: {list(known)[:5]} ..., got {list(names)[:5]} ..."
             )
         return view
 
@@ -197,6 +212,9 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if reset:
             second = check_y(y, estimator=type(self).__name__, fitting=True, allow_nd=nd)
             self.n_features_y_ = int(second.shape[1])
+            self.__dict__.pop("feature_names_y_", None)
+            if (names := _get_feature_names(y)) is not None:
+                self.feature_names_y_ = names
         else:
             second = self._check_second(y)
         check_paired(first, second)
@@ -226,13 +244,26 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return tags
 
 
-def moments_of(*views: View, device: str | torch.device = "cpu") -> Moments:
+_NAMES = ("X", "y", "variates of X", "variates of y")
+
+
+def moments_of(
+    *views: View, device: str | torch.device = "cpu", names: Sequence[str] = _NAMES
+) -> Moments:
     """Return the moments of the rows of all `views`, side by side, in one blockwise pass."""
-    return fold_moments(*views, device=device, n_folds=1)[0]
+    return fold_moments(*views, device=device, n_folds=1, names=names)[0]
 
 
-def fold_moments(*views: View, device: str | torch.device = "cpu", n_folds: int) -> list[Moments]:
-    """Return the moments of every fold; row i is in fold ``i % n_folds``."""
+def fold_moments(
+    *views: View,
+    device: str | torch.device = "cpu",
+    n_folds: int,
+    names: Sequence[str] = _NAMES,
+) -> list[Moments]:
+    """Return the moments of every fold; row i is in fold ``i % n_folds``.
+
+    The views are called `names` where values that are not finite are reported.
+    """
     folds: list[Moments | None] = [None] * n_folds
     dtype, shift = working_dtype(*views), _near_mean(*views)
     blocks = row_blocks(
@@ -243,7 +274,6 @@ def fold_moments(*views: View, device: str | torch.device = "cpu", n_folds: int)
             rows = block if n_folds == 1 else block[i::n_folds].contiguous()
             part, held = Moments.of(rows, shift), folds[i]
             if not part.scatter.diagonal().isfinite().all():
-                names = ("X", "y", "variates of X", "variates of y")
                 raise not_finite_error(dict(zip(names, views, strict=False)))
             if held is None:
                 folds[i] = part
@@ -267,9 +297,17 @@ def _near_mean(*views: View) -> Tensor:
 
 
 def project_linear(
-    view: View, mean: NDArray[np.float64], A: NDArray[np.float64], *, device: torch.device
+    view: View,
+    mean: NDArray[np.float64],
+    A: NDArray[np.float64],
+    *,
+    device: torch.device,
+    name: str = "X",
 ) -> Variates:
-    """Return ``(view - mean) A``, in float64 block by block, rounded to the view's precision."""
+    """Return ``(view - mean) A``, in float64 block by block, rounded to the view's precision.
+
+    The view is called `name` where values that are not finite are reported.
+    """
     dtype = working_dtype(view)
     numpy_dtype = np.float32 if dtype == torch.float32 else np.float64
     out = np.empty((len(view), A.shape[1]), dtype=numpy_dtype)
@@ -279,6 +317,6 @@ def project_linear(
         block -= m
         variates: Tensor = block @ weights
         if not variates.isfinite().all():
-            raise not_finite_error({"X" if view.ndim == 2 else "view": view})
+            raise not_finite_error({name: view})
         out[part] = variates.numpy(force=True)
     return out

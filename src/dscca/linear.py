@@ -115,10 +115,11 @@ class LinearCCA(TwoViewEstimator):
         y_val: ArrayLike | None = None,
     ) -> Self:
         """Fit both views' directions; the validation views serve ``reg="auto"`` only."""
+        self.__dict__.pop("moments_", None)  # a fit that fails leaves no sums to go on from
         first, second = self._check_training(X, y, reset=True)
         validation = self._check_validation(X_val, y_val)
         self._check_bounds(len(first))
-        if self.reg != "auto":
+        if not isinstance(self.reg, str):
             self.reg_choice_: RegularizerChoice | None = None
             moments = moments_of(first, second, device=self.device)
             return self._solve(moments, per_view("reg", self.reg))
@@ -126,7 +127,8 @@ class LinearCCA(TwoViewEstimator):
             moments, folds = self._folds(first, second)
         else:
             moments = moments_of(first, second, device=self.device)
-            folds = [(moments, moments_of(*validation, device=self.device))]
+            held_out = moments_of(*validation, device=self.device, names=("X_val", "y_val"))
+            folds = [(moments, held_out)]
         p = self.n_features_in_
         self.reg_choice_ = choose_regularizer(
             [(Covariances.of(a, p), Covariances.of(b, p)) for a, b in folds], self.n_components
@@ -140,7 +142,7 @@ class LinearCCA(TwoViewEstimator):
         The first call may be preceded by :meth:`fit` or :func:`dscca.load`. The model is fitted
         once there are more samples than features, or with a regulariser, than components.
         """
-        if self.reg == "auto":
+        if isinstance(self.reg, str):
             raise ValueError('reg="auto" needs fit: partial_fit sees no data to choose on.')
         started = hasattr(self, "moments_")
         moments = moments_of(
@@ -180,7 +182,8 @@ class LinearCCA(TwoViewEstimator):
 
     def _project(self, view: View, which: int) -> Variates:
         mean, A = (self.x_mean_, self.x_rotations_), (self.y_mean_, self.y_rotations_)
-        return project_linear(view, *(mean, A)[which], device=resolve_device(self.device))
+        device = resolve_device(self.device)
+        return project_linear(view, *(mean, A)[which], device=device, name="Xy"[which])
 
     def _check_bounds(self, n_samples: int) -> None:
         bound = min(self.n_features_in_, self.n_features_y_, n_samples - 1)
@@ -209,8 +212,13 @@ class LinearCCA(TwoViewEstimator):
     def _solve(self, moments: Moments, reg: tuple[float, float]) -> Self:
         cov = Covariances.of(moments, self.n_features_in_)
         for view, S in (("X", cov.S11), ("y", cov.S22)):
-            if not (S.diagonal() > 0).any():
-                raise ValueError(f"view {view} is constant: a correlation needs variation.")
+            smallest = _smallest_variance(cov.eps)
+            if S.diagonal().max() < smallest:
+                raise ValueError(
+                    f"view {view} is constant, or all its deviations are below {smallest**0.5:.0e} "
+                    f"and their squares lost to rounding: a correlation needs variation. Rescale "
+                    f"the view if it has any."
+                )
         found = canonical_directions(cov, self.n_components, reg)
         self.moments_ = moments.copy()
         self.reg_, self.ranks_ = reg, found.ranks
@@ -249,8 +257,17 @@ class LinearCCA(TwoViewEstimator):
         small, scatter = state.pop("linear"), torch.from_numpy(state.pop("scatter"))
         super().restore_state(state)
         mean = torch.from_numpy(np.concatenate([self.x_mean_, self.y_mean_]))
-        self.moments_ = Moments(small["n_samples"], mean, scatter, small["eps"])
-        self.reg_, self.ranks_, self.reg_choice_ = small["reg"], small["ranks"], None
+        if (len(self.x_mean_), len(self.y_mean_)) != (self.n_features_in_, self.n_features_y_):
+            raise ValueError("the numbers of features do not fit the arrays")
+        if scatter.shape != (len(mean), len(mean)) or scatter.dtype != torch.float64:
+            raise ValueError(f"scatter is {scatter.dtype} of shape {tuple(scatter.shape)}")
+        n_samples, eps = int(small["n_samples"]), float(small["eps"])
+        if n_samples < 2 or not 0 < eps < 1:
+            raise ValueError(f"sums of {n_samples} samples with rounding unit {eps}")
+        self.moments_ = Moments(n_samples, mean, scatter, eps)
+        self.reg_, self.reg_choice_ = per_view("reg", small["reg"]), None
+        x_rank, y_rank = small["ranks"]
+        self.ranks_ = int(x_rank), int(y_rank)
 
     def _check_variates(self, variates: ArrayLike, name: str) -> NDArray[Any]:
         array = np.asarray(variates)
@@ -260,6 +277,12 @@ class LinearCCA(TwoViewEstimator):
                 f"{len(self.correlations_)}) for {name}, got {array.shape}."
             )
         return array
+
+
+def _smallest_variance(eps: float) -> float:
+    """Return the variance that still has all its digits where products have rounding unit `eps`."""
+    single = torch.finfo(torch.float32)
+    return float(single.tiny if eps >= single.eps else torch.finfo(torch.float64).tiny)
 
 
 def _per_deviation(S: Any, covariance: Any) -> Any:

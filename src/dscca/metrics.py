@@ -3,6 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+_CONSTANT = 10
+"""Multiple of the rounding unit up to which a column's relative deviations are rounding."""
+
 
 def canonical_correlations(variates_x: ArrayLike, variates_y: ArrayLike) -> NDArray[np.float64]:
     """Return the Pearson correlation of each pair of columns on the given samples.
@@ -19,10 +22,9 @@ def canonical_correlations(variates_x: ArrayLike, variates_y: ArrayLike) -> NDAr
     >>> canonical_correlations([[0.0], [1.0], [2.0]], [[0.0], [2.0], [4.0]])
     array([1.])
     """
-    x, y = _check_pair(variates_x, variates_y)
-    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
-    # Scaling by the largest entry keeps the squares of tiny and huge variates in range.
-    x, y = x / _positive(np.abs(x).max(axis=0)), y / _positive(np.abs(y).max(axis=0))
+    rounding = [_rounding(variates) for variates in (variates_x, variates_y)]
+    pair = _check_pair(variates_x, variates_y)
+    x, y = (_centred(variates, eps) for variates, eps in zip(pair, rounding, strict=True))
     norms = np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
     return np.clip((x * y).sum(axis=0) / _positive(norms), -1.0, 1.0)
 
@@ -30,6 +32,25 @@ def canonical_correlations(variates_x: ArrayLike, variates_y: ArrayLike) -> NDAr
 def total_correlation(variates_x: ArrayLike, variates_y: ArrayLike) -> float:
     """Return the sum of :func:`canonical_correlations`, the paper's TC; at most n_components."""
     return float(canonical_correlations(variates_x, variates_y).sum())
+
+
+def _centred(variates: NDArray[np.float64], rounding: float) -> NDArray[np.float64]:
+    """Return the columns centred, the largest entry of each 1, constant ones exactly 0.
+
+    The scaling keeps the squares of tiny and huge variates in range. The mean of equal numbers is
+    rounded, so what is left of a constant column is a constant: it would correlate perfectly.
+    """
+    largest = _positive(np.abs(variates).max(axis=0))
+    centred = variates / largest
+    centred -= centred.mean(axis=0)
+    deviations = np.abs(centred).max(axis=0)
+    varies = deviations > _CONSTANT * rounding
+    return np.where(varies, centred, 0.0) / np.where(varies, deviations, 1.0)
+
+
+def _rounding(variates: ArrayLike) -> float:
+    dtype = np.asarray(variates).dtype
+    return float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
 
 
 def _positive(values: NDArray[np.float64]) -> NDArray[np.float64]:

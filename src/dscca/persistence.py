@@ -2,7 +2,8 @@
 
 The tensors are the arrays an estimator lists in ``_persistent``; the description holds format,
 version, class, parameters and small fitted values. Reading runs no code from the file: the class
-must be one of this package's own, and every array's dtype, shape and finiteness is checked.
+must be one of this package's own, and every array's dtype, shape and finiteness is checked. A
+checksum shows damage that would still read as numbers.
 """
 
 import json
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
+
+from dscca import integrity
 
 FORMAT = "dscca-model"
 VERSION = 1
@@ -45,8 +48,21 @@ def save(model: Any, path: str | PathLike[str]) -> None:
         "parameters": {k: _encode_parameter(v) for k, v in model.get_params(deep=False).items()},
         "fitted": values,
     }
-    metadata = {"format": FORMAT, "version": str(VERSION), "model": json.dumps(description)}
+    model_text = json.dumps(description)
+    metadata = {"format": FORMAT, "version": str(VERSION), "model": model_text}
+    metadata[integrity.KEY] = integrity.checksum([model_text], arrays)
     write_atomically(model_path(path), to_bytes(arrays, metadata=metadata))
+
+
+def check_target(path: str | PathLike[str]) -> None:
+    """Refuse, before any work, a place where :func:`save` could not write after it."""
+    folder = model_path(path).parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(f"cannot save to {path}: {folder} is a file, not a folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"cannot save to {path}: no permission to write in {folder}")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -86,7 +102,7 @@ def load(path: str | PathLike[str], **parameters: Any) -> Any:
         cls = _estimators()[description["class"]]
         params = {k: decode(v) for k, v in description["parameters"].items()}
         fitted = {k: decode(v) for k, v in description["fitted"].items()}
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ModelFileError(
             f"{file} describes no model of this package ({type(error).__name__}: {error}): "
             f"was it written by a newer version of dscca?"
@@ -108,6 +124,7 @@ def load(path: str | PathLike[str], **parameters: Any) -> Any:
     model = cls(**params)
     _check_shapes(file, cls._persistent, arrays)
     try:
+        model._validate_params()
         model.restore_state({**fitted, **arrays})
     except (
         LookupError,
@@ -116,6 +133,7 @@ def load(path: str | PathLike[str], **parameters: Any) -> Any:
         ValueError,
         ArithmeticError,
         RuntimeError,
+        MemoryError,
     ) as error:
         raise ModelFileError(f"{file} is incomplete or damaged: {error}") from error
     return model
@@ -134,8 +152,10 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
                     f"{file} has format version {metadata.get('version')!r:.20}, this dscca reads "
                     f"{VERSION}: use the version of dscca that wrote it."
                 )
-            description = json.loads(metadata["model"])
             arrays = {name: source.get_tensor(name) for name in source.keys()}  # noqa: SIM118
+            if metadata[integrity.KEY] != integrity.checksum([metadata["model"]], arrays):
+                raise ModelFileError(f"{file} is damaged: its content does not fit its checksum.")
+            description = json.loads(metadata["model"])
     except (SafetensorError, json.JSONDecodeError, KeyError, TypeError, RecursionError) as error:
         raise ModelFileError(f"{file} is not a whole model file: {error}") from error
     if not isinstance(description, dict):

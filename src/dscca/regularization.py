@@ -22,10 +22,13 @@ GRID = tuple(float(r) for r in np.logspace(-8, 2, 11))
 
 def per_view(name: str, value: Any) -> tuple[float, float]:
     """Return one value for both views, or a pair, as a pair."""
-    pair = tuple(float(v) for v in np.atleast_1d(np.asarray(value, dtype=np.float64)))
-    if len(pair) > 2 or any(not (0 <= v < np.inf) for v in pair):
+    try:
+        pair = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    except (TypeError, ValueError):
+        pair = np.empty(0)
+    if pair.shape not in ((1,), (2,)) or any(not (0 <= v < np.inf) for v in pair):
         raise ValueError(f"{name} must be one number >= 0 or a pair of them, got {value!r}.")
-    return pair[0], pair[-1]
+    return float(pair[0]), float(pair[-1])
 
 
 @dataclass

@@ -28,8 +28,11 @@ def resolve_device(device: str | torch.device) -> torch.device:
         raise ValueError(f'device={device!r} is no device: use "auto", "cpu" or "cuda".') from error
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f'device={device!r}, but no CUDA GPU is available: use "auto" or "cpu".')
-    if resolved.type == "mps":
-        raise ValueError('device="mps" has no float64, which the linear algebra needs: use "cpu".')
+    if resolved.type not in ("cpu", "cuda"):
+        raise ValueError(
+            f"device={device!r} is not supported (the linear algebra needs float64, training is "
+            f'written for CUDA): use "auto", "cpu" or "cuda".'
+        )
     return resolved
 
 
@@ -51,6 +54,7 @@ def check_x(
         allow_nd=allow_nd,
         ensure_min_samples=2 if reset else 1,
     )
+    _check_numbers(X, checked, "X")
     return checked
 
 
@@ -77,6 +81,7 @@ def check_y(
         input_name="y",
         estimator=estimator,
     )
+    _check_numbers(y, checked, "y")
     if checked.ndim == 0:
         raise ValueError("Expected y to have rows, got a scalar: pass one row per sample.")
     if checked.ndim == 1:
@@ -99,6 +104,18 @@ def _without_graph(X: ArrayLike | Tensor) -> Any:
         X = X.float() if X.dtype == torch.bfloat16 else X
         return X.numpy() if X.device.type == "cpu" else X
     return X
+
+
+def _check_numbers(given: Any, checked: NDArray[Any], name: str) -> None:
+    """Refuse what becomes numbers only by losing its meaning: masks, dates and durations."""
+    if np.ma.is_masked(given):
+        hidden = int(np.ma.getmaskarray(given).sum())
+        raise ValueError(
+            f"{name} is a masked array whose mask hides {hidden} values, which would be read as "
+            f"data: remove their rows from both views, or impute them."
+        )
+    if checked.dtype.kind not in "biuf":
+        raise ValueError(f"{name} holds {checked.dtype} values: convert them to numbers first.")
 
 
 def _check_tensor(X: Tensor, name: str, allow_nd: bool) -> None:

@@ -1,6 +1,7 @@
 """The command ``dscca``: parse, call, print. One module per group of commands."""
 
 import sys
+from typing import Any, NoReturn
 
 import typer
 import yaml
@@ -18,11 +19,22 @@ app = typer.Typer(
 app.add_typer(models.app)
 app.add_typer(data.app, name="data", no_args_is_help=True)
 
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""What typer raises for arguments that do not fit; it has no public name there."""
+
 
 def main() -> None:
     """Run the command line; an error is one line and exit code 2."""
     try:
-        app()
-    except (ValueError, TypeError, OSError, yaml.YAMLError) as error:
-        print("dscca:", " ".join(str(error).split()), file=sys.stderr)
-        sys.exit(2)
+        code = app(sys.argv[1:] or ["--help"], prog_name="dscca", standalone_mode=False)
+    except _UsageError as error:
+        command = error.ctx.command_path if error.ctx else "dscca"
+        _fail(f"{error.format_message()} Try {command} --help.")
+    except (ValueError, TypeError, OSError, ArithmeticError, yaml.YAMLError) as error:
+        _fail(str(error))
+    sys.exit(code)
+
+
+def _fail(message: str) -> NoReturn:
+    print("dscca:", " ".join(message.split()), file=sys.stderr)
+    sys.exit(2)

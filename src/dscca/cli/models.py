@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 from rich.console import Console
 from rich.table import Table
 
-from dscca.cli.options import AsJson, ModelPath, ViewX, ViewY
+from dscca.cli.options import AsJson, ModelPath, ViewX, ViewY, parse_value
 
 app = typer.Typer()
 
@@ -45,6 +44,7 @@ def fit(
     """
     from dscca.arrays import read_array
     from dscca.methods import find_method
+    from dscca.persistence import check_target
 
     estimator = find_method(model).estimator_class()(n_components=n_components)
     known = estimator.get_params()
@@ -52,8 +52,10 @@ def fit(
         name, equals, value = assignment.partition("=")
         if not equals or name not in known:
             raise ValueError(f"-p {assignment}: write NAME=VALUE with NAME from {', '.join(known)}")
-        estimator.set_params(**{name: yaml.safe_load(value)})
-    views = [read_array(source) if source else None for source in (x, y, x_val, y_val)]
+        estimator.set_params(**{name: parse_value(value)})
+    check_target(output)
+    sources = (x, y, x_val, y_val)
+    views = [None if source is None else read_array(source) for source in sources]
     estimator.fit(views[0], views[1], X_val=views[2], y_val=views[3])
     estimator.save(output)
     _print_correlations("training", {"training": estimator.correlations_})
@@ -151,7 +153,9 @@ def demo(
     Example: [bold]dscca demo --models cca,ds-dcca[/bold]
     """
     from dscca.demo import run
+    from dscca.persistence import check_target
 
+    check_target(output / "model")
     run(output, [name.strip() for name in models.split(",")])
 
 

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from dscca import integrity
 from dscca.persistence import write_atomically
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Checkpoint:
         tensors |= _prefixed("average", trainer.average or {})
         tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         header = {"facts": json.dumps(self.facts), "state": json.dumps(asdict(trainer.state))}
+        header[integrity.KEY] = _checksum(header, tensors)
         write_atomically(self.path, to_bytes(tensors, metadata=header))
         self._written = time.monotonic()
         self._cost = self._written - now
@@ -84,7 +86,17 @@ class Checkpoint:
             ) from error
         if not {"facts", "state"} <= set(header):
             raise CheckpointError(f"{self.path} is no checkpoint of dscca: remove it.")
+        if header.get(integrity.KEY) != _checksum(header, tensors):
+            raise CheckpointError(
+                f"{self.path} is damaged (its content does not fit its checksum): remove it to "
+                f"start again."
+            )
         return header, tensors
+
+
+def _checksum(header: dict[str, str], tensors: dict[str, Tensor]) -> str:
+    arrays = {name: value.reshape(-1).view(torch.uint8).numpy() for name, value in tensors.items()}
+    return integrity.checksum([header["facts"], header["state"]], arrays)
 
 
 def _prefixed(prefix: str, values: dict[str, Tensor]) -> dict[str, Tensor]:

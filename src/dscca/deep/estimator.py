@@ -25,7 +25,7 @@ from dscca.deep.layers import MLP
 from dscca.deep.network import Objective, Standardize, TwoViewModel, TwoViewNet
 from dscca.deep.optimizers import OPTIMIZERS
 from dscca.deep.preparation import FittingData, prepare
-from dscca.deep.restoring import load_net, stored_inputs
+from dscca.deep.restoring import check_size, load_net, stored_inputs
 from dscca.deep.sizes import widths_per_view
 from dscca.deep.training import Callback, DivergedError, Options, State
 from dscca.head import encode_both, feature_covariances, fit_head, project, training_sums
@@ -293,7 +293,8 @@ class DeepEstimator(TwoViewEstimator):
         """Fit the head on the training features and set the fitted attributes."""
         train, scatters = training_sums(net.encode, data.training_blocks(), FEATURE_EPS)
         held_out = feature_covariances(encode_both(net.encode, data.validation), FEATURE_EPS)
-        reg: Any = "auto" if self.head_reg == "auto" else per_view("head_reg", self.head_reg)
+        automatic = isinstance(self.head_reg, str)
+        reg: Any = "auto" if automatic else per_view("head_reg", self.head_reg)
         found, self.head_reg_ = fit_head(train, held_out, self.n_components, reg)
         self.net_ = net.cpu().requires_grad_(False).eval()
         self.correlations_ = found.correlations.numpy()
@@ -335,8 +336,13 @@ class DeepEstimator(TwoViewEstimator):
         net = {k.removeprefix("net/"): state.pop(k) for k in list(state) if k.startswith("net/")}
         super().restore_state(state)
         self.input_shapes_ = tuple(tuple(int(n) for n in s) for s in facts["input_shapes"])
-        self.net_ = self._build(stored_inputs(net, self.input_shapes_), seed=0).net
+        if [s[0] for s in self.input_shapes_] != [self.n_features_in_, self.n_features_y_]:
+            raise ValueError("the numbers of features do not fit the shapes of samples")
+        build = partial(self._build, stored_inputs(net, self.input_shapes_), seed=0)
+        check_size(build, net)
+        self.net_ = build().net
         load_net(self.net_, net, self.input_shapes_, (self.x_feature_mean_, self.y_feature_mean_))
         self.net_.scaled = bool(facts["scaled"])
-        self.head_reg_, self.n_iter_ = facts["head_reg"], int(facts["n_iter"])
+        self.head_reg_ = per_view("head_reg", facts["head_reg"])
+        self.n_iter_ = int(facts["n_iter"])
         self.best_epoch_, self.history_ = int(facts["best_epoch"]), pd.DataFrame(facts["history"])

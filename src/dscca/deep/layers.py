@@ -273,7 +273,7 @@ def _neutral_scales(scaling: Scaling, conventional: nn.Linear) -> dict[str, Tens
 def _own_random_stream() -> Iterator[None]:
     """Draw from a stream seeded by torch's CPU generator, which is left as it was."""
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(int(torch.randint(2**62, ())))
+        torch.default_generator.manual_seed(int(torch.randint(2**62, (), device="cpu")))
         yield
 
 

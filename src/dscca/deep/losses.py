@@ -49,6 +49,12 @@ def cca_loss(
     """
     if method is None:
         method = "newton-schulz" if F1.is_cuda else "svd"
+    n, d = len(F1), max(F1.shape[1], F2.shape[1])
+    if n <= d:
+        raise ValueError(
+            f"{n} samples cannot carry {d} features, so many correlate perfectly whatever they "
+            f"are: use a batch_size, and as many validation samples, well above {d}."
+        )
     loss: Tensor = _CCALoss.apply(F1, F2, reg, method)  # type: ignore[no-untyped-call]
     return loss
 

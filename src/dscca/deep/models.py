@@ -20,7 +20,7 @@ from dscca.deep.network import Objective, TwoViewNet
 from dscca.deep.scaled_product import Start
 from dscca.deep.sizes import widths_per_view
 from dscca.regularization import per_view
-from dscca.views import View, check_x
+from dscca.views import View, check_x, not_finite_error
 
 
 class CCAObjective(Objective):
@@ -155,6 +155,8 @@ class DSDCCA(DCCA):
         rows = (
             view.cpu().float() if isinstance(view, Tensor) else torch.tensor(np.array(view, "f4"))
         )
+        if not rows.isfinite().all():
+            raise not_finite_error({"Xy"[which]: view})
         if not last.scaled:
             c = last.weight.numel() + last.out_features
             return np.ones((len(rows), c), dtype=np.float32)

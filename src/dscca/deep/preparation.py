@@ -133,7 +133,10 @@ def standardizer(
     assert shift is not None
     variances = (squares / n - (total / n).square()).clamp_min(0)
     if not variances.max() > 0:
-        raise ValueError(f"view {name} is constant: a correlation needs variation.")
+        raise ValueError(
+            f"view {name} is constant, at least in float32, in which networks train: a correlation "
+            f"needs variation. If it is not, centre and rescale it."
+        )
     mean, deviations = shift + total / n, variances.sqrt()
     if (
         (mean.abs() * torch.finfo(torch.float32).eps > _RESOLVED * deviations)

@@ -1,12 +1,12 @@
 """Networks of saved models, whose arrays may come from anywhere."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 
-from dscca.deep.network import Standardize, TwoViewNet
+from dscca.deep.network import Standardize, TwoViewModel, TwoViewNet
 from dscca.head import encode_both
 
 
@@ -24,6 +24,18 @@ def stored_inputs(
         for i in range(2)
     )
     return x, y
+
+
+def check_size(build: Callable[[], TwoViewModel], arrays: dict[str, NDArray[Any]]) -> None:
+    """Refuse to build a network that is not the stored one, before it takes any memory.
+
+    A few bytes of a file can ask for a network of any size.
+    """
+    with torch.device("meta"):
+        planned = build().net.state_dict()
+    for name, value in planned.items():
+        if name not in arrays or arrays[name].size != value.numel():
+            raise ValueError(f"the network would have {name} of shape {tuple(value.shape)}")
 
 
 def load_net(

@@ -11,14 +11,17 @@ def widths_per_view(name: str, value: Sequence[Any]) -> tuple[tuple[int, ...], t
     """Return widths for both views, or a pair of them, as a pair."""
     try:
         nested = len(value) == 2 and not any(isinstance(v, Integral) for v in value)
-        pair = tuple(tuple(int(n) for n in widths) for widths in (value if nested else (value,)))
-    except TypeError as error:
+        pair = tuple(tuple(widths) for widths in (value if nested else (value,)))
+    except TypeError:
+        pair = ((None,),)
+    if not all(isinstance(n, Integral) for widths in pair for n in widths):
         raise ValueError(
-            f"{name} must be a sequence of widths or a pair of them, got {value!r}."
-        ) from error
-    if any(n < 1 for widths in pair for n in widths):
+            f"{name} must be a sequence of whole widths or a pair of them, got {value!r}."
+        )
+    first, second = (tuple(int(n) for n in widths) for widths in (pair[0], pair[-1]))
+    if any(n < 1 for n in (*first, *second)):
         raise ValueError(f"{name} must hold widths of at least 1, got {value!r}.")
-    return pair[0], pair[-1]
+    return first, second
 
 
 def matched_outputs_width(
