@@ -5,7 +5,7 @@ import sys
 import typer
 import yaml
 
-from dscca.cli import models
+from dscca.cli import evaluate, index, models
 
 app = typer.Typer(
     name="dscca",
@@ -16,12 +16,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(models.app)
+app.add_typer(evaluate.app)
+app.add_typer(index.app, name="index")
 
 
 def main() -> None:
     """Run the command line; an error is one line and exit code 2."""
     try:
         app()
-    except (ValueError, TypeError, OSError, yaml.YAMLError) as error:
+    except (ValueError, TypeError, OSError, ImportError, yaml.YAMLError) as error:
         print("dscca:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)
