@@ -14,7 +14,7 @@ _CLASSES = {"flat": "IndexFlatIP", "ivf": "IndexIVFFlat", "hnsw": "IndexHNSWFlat
 _POINTS_PER_LIST = 39
 """FAISS's own bound on how few points a centroid of its k-means should have."""
 
-_GROWTH = 4
+_GROWTH = 2
 """Lists are learned anew when this many times the items they were learned from are held."""
 
 
@@ -34,7 +34,7 @@ class FaissBackend(LocalBackend):
     links, ef_construction, ef_search : neighbours per item in the graph, and the candidates that
         are followed when it is built and searched; more are slower and find more
     lists, probes : number of lists, by default ``4 sqrt(n)``; of these, how many are searched, by
-        default one in 16 and at least 8
+        default one in 5 and at least 16
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class FaissBackend(LocalBackend):
                 efSearch=max(self._options["ef_search"], k), **hidden
             )
         if self._kind == "ivf":
-            probes = self._options["probes"] or max(8, self._index.nlist // 16)
+            probes = self._options["probes"] or max(16, self._index.nlist // 5)
             return self._faiss.SearchParametersIVF(nprobe=min(probes, self._index.nlist), **hidden)
         return self._faiss.SearchParameters(**hidden)
 

@@ -40,7 +40,7 @@ def write(folder: Path, description: dict[str, Any], arrays: Arrays, seen: str |
     hold that one: what another process has saved meanwhile is not overwritten.
     """
     revision = uuid4().hex
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     digests = {name: _digest(array) for name, array in arrays.items()}
     text = json.dumps({**description, "revision": revision, "digests": digests})
     header = {
