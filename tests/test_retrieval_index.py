@@ -273,6 +273,7 @@ def test_milvus_returns_the_ids_of_exact_search(tmp_path):
         ({"backend": "faiss", "probes": 0}, "probes=0 must be"),
         ({"backend": "milvus", "uri": "items.txt"}, "neither a path ending in .db nor a URL"),
         ({"backend": "milvus", "uri": "a.db", "collection": "a b"}, "letters, digits"),
+        ({"backend": "milvus", "uri": "http://me:secret@host"}, "the URL .* token="),
     ],
 )
 def test_impossible_back_ends(options, message):

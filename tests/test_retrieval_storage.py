@@ -18,7 +18,7 @@ from dscca import DSDCCA, CrossModalIndex
 from dscca.persistence import ModelFileError
 from dscca.retrieval import IndexFileError
 from problems import paired
-from retrieval_problems import KINDS, LOCAL, fitted, make_index
+from retrieval_problems import KINDS, fitted, make_index
 
 FILE = "index.safetensors"
 
@@ -332,8 +332,29 @@ def test_a_failed_addition_to_milvus_is_taken_back(tmp_path, monkeypatch):
             index.add(X[:1], ["long"], view="x", metadata=["x" * 70_000])
 
 
-def test_tokens_and_devices_are_not_saved(saved):
+def test_milvus_at_a_url(tmp_path):
+    """A server is used by the same code; its items are there at once for every index."""
+    module = "milvus_lite.adapter.grpc.server"
+    server_module = pytest.importorskip(module, reason="needs dscca[milvus]")
+    model, X, _ = fitted()
+    server, database, port = server_module.start_server_in_thread(str(tmp_path / "db"))
+    try:
+        uri = f"http://127.0.0.1:{port}"
+        options = {"backend": "milvus", "uri": uri, "collection": "photos", "token": "root:secret"}
+        with CrossModalIndex(model, **options) as index:
+            index.save(tmp_path / "index")
+            assert b"secret" not in (tmp_path / "index" / FILE).read_bytes()
+            index.add(X, range(300), view="x")
+            with CrossModalIndex.load(tmp_path / "index") as other:
+                assert other.size("x") == 300
+                other.remove([0], view="x")
+            assert index.contains([0, 1], view="x") == [False, True]
+    finally:
+        server.stop(grace=0).wait(10)
+        database.close()
+
+
+def test_devices_are_not_saved(saved):
     with safe_open(saved / FILE, framework="numpy") as source:
         assert json.loads(source.metadata()["index"])["options"] == {}
     assert CrossModalIndex.load(saved, options={"device": "cpu"}).size("x") == 300
-    assert {"exact", "flat", "ivf", "hnsw"} == set(LOCAL)

@@ -102,6 +102,6 @@ def optional(module: str, extra: str) -> Any:
 def hits(ids: Sequence[Id], scores: Sequence[float], metadata: Sequence[str]) -> list[Hit]:
     """Return the hits of one query."""
     return [
-        Hit(i, float(score), json.loads(text))
+        Hit(i, float(score), None if text == "null" else json.loads(text))
         for i, score, text in zip(ids, scores, metadata, strict=True)
     ]

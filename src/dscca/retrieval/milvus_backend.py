@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,8 @@ class MilvusBackend:
     collection : prefix of the collections' names
     token : credentials for the cluster, ``user:password`` or a key; never saved, so pass it again
         on loading
-    index_type : Milvus's index; "FLAT" is exact, "HNSW" and others are not
+    index_type : Milvus's index; "FLAT" is exact; "HNSW" and others are not, and may
+        find fewer items than asked for
     index_params : parameters of that index, such as ``{"M": 32, "efConstruction": 80}``
     search_params : parameters of searches, such as ``{"ef": 128}``
     """
@@ -274,6 +276,8 @@ def _is_file(uri: str) -> bool:
 def _located(uri: str, folder: Path | None) -> str:
     """Return the absolute path of a local file, which `folder` is the base of, or the URL."""
     if not _is_file(uri):
+        if urlsplit(uri).username is not None:
+            raise ValueError("the URL would be saved with its credentials: pass them as token=.")
         return uri
     if not uri.endswith(".db"):
         raise ValueError(f"uri={uri!r} is neither a path ending in .db nor a URL.")
