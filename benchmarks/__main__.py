@@ -1,8 +1,8 @@
 """Run every benchmark."""
 
-from benchmarks import deep, layer, linear
+from benchmarks import deep, layer, linear, retrieval
 from benchmarks.timing import machine
 
 print(machine())
-for benchmark in (linear, layer, deep):
+for benchmark in (linear, layer, deep, retrieval):
     benchmark.main()

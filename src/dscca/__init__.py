@@ -8,21 +8,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dscca import datasets, metrics, stats
+    from dscca import datasets, metrics, retrieval, stats
     from dscca.deep.models import DCCA, DSDCCA
     from dscca.linear import LinearCCA
     from dscca.persistence import load
+    from dscca.retrieval import CrossModalIndex
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["DCCA", "DSDCCA", "LinearCCA", "all_estimators", "datasets", "load", "metrics", "stats"]
+__all__ = [
+    "DCCA",
+    "DSDCCA",
+    "CrossModalIndex",
+    "LinearCCA",
+    "all_estimators",
+    "datasets",
+    "load",
+    "metrics",
+    "retrieval",
+    "stats",
+]
 
 _ESTIMATORS = {
     "LinearCCA": "dscca.linear",
     "DCCA": "dscca.deep.models",
     "DSDCCA": "dscca.deep.models",
 }
-_LAZY = {**_ESTIMATORS, "load": "dscca.persistence"}
+_LAZY = {**_ESTIMATORS, "CrossModalIndex": "dscca.retrieval", "load": "dscca.persistence"}
 
 
 def all_estimators() -> dict[str, type[Any]]:

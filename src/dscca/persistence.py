@@ -9,6 +9,8 @@ checksum shows damage that would still read as numbers.
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,15 @@ def model_path(path: str | PathLike[str]) -> Path:
 
 def save(model: Any, path: str | PathLike[str]) -> None:
     """Write a fitted estimator; see :meth:`dscca.base.TwoViewEstimator.save`."""
+    description, arrays = describe(model)
+    text = json.dumps(description)
+    metadata = {"format": FORMAT, "version": str(VERSION), "model": text}
+    metadata[integrity.KEY] = integrity.checksum([text], arrays)
+    write_atomically(model_path(path), to_bytes(arrays, metadata=metadata))
+
+
+def describe(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return what a fitted estimator consists of: a JSON description and arrays."""
     arrays, values = {}, {}
     for name, value in model.fitted_state().items():
         if isinstance(value, np.ndarray) and value.dtype != object:
@@ -48,10 +59,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
         "parameters": {k: _encode_parameter(v) for k, v in model.get_params(deep=False).items()},
         "fitted": values,
     }
-    model_text = json.dumps(description)
-    metadata = {"format": FORMAT, "version": str(VERSION), "model": model_text}
-    metadata[integrity.KEY] = integrity.checksum([model_text], arrays)
-    write_atomically(model_path(path), to_bytes(arrays, metadata=metadata))
+    return description, arrays
 
 
 def check_target(path: str | PathLike[str]) -> None:
@@ -67,12 +75,19 @@ def check_target(path: str | PathLike[str]) -> None:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` in one step: a reader, or a crash, sees the old file or the new one."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary file to write to, which then replaces `path` in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
+        yield Path(name)
+        with open(name, "rb+") as file:
             os.fsync(file.fileno())
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
@@ -98,6 +113,13 @@ def load(path: str | PathLike[str], **parameters: Any) -> Any:
     """
     file = model_path(path)
     description, arrays = _read(file)
+    return restore(file, description, arrays, parameters)
+
+
+def restore(
+    file: Path, description: Any, arrays: dict[str, np.ndarray], parameters: dict[str, Any]
+) -> Any:
+    """Make the estimator that :func:`describe` described, as read from `file`."""
     try:
         cls = _estimators()[description["class"]]
         params = {k: decode(v) for k, v in description["parameters"].items()}

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 import typer
 import yaml
 
-from dscca.cli import data, models
+from dscca.cli import data, evaluate, index, models
 
 app = typer.Typer(
     name="dscca",
@@ -17,7 +17,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(models.app)
+app.add_typer(evaluate.app)
+app.add_typer(index.app, name="index")
 app.add_typer(data.app, name="data", no_args_is_help=True)
+
+_ERRORS = (ValueError, TypeError, OSError, ArithmeticError, ImportError, yaml.YAMLError)
 
 _UsageError: Any = typer.BadParameter.__mro__[1]
 """What typer raises for arguments that do not fit; it has no public name there."""
@@ -30,7 +34,7 @@ def main() -> None:
     except _UsageError as error:
         command = error.ctx.command_path if error.ctx else "dscca"
         _fail(f"{error.format_message()} Try {command} --help.")
-    except (ValueError, TypeError, OSError, ArithmeticError, yaml.YAMLError) as error:
+    except _ERRORS as error:
         _fail(str(error))
     sys.exit(code)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 import yaml
+from rich.text import Text
 
 _SOURCE = "array file: .npy, .npz (file.npz:key), .csv or .parquet; one row per sample"
 ViewX = Annotated[str, typer.Argument(metavar="X", help=f"View one, an {_SOURCE}.")]
@@ -34,3 +35,8 @@ def parse_value(text: str) -> Any:
     if text.strip().startswith("("):
         text = text.translate(str.maketrans("()", "[]"))
     return yaml.load(text, _Loader)  # a SafeLoader
+
+
+def shown(text: str) -> Text:
+    """Return text from outside for a table: no markup is read, control characters are escaped."""
+    return Text("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text))
