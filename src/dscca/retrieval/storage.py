@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from dscca.integrity import checksum
 from dscca.persistence import replacing
 
 FORMAT = "dscca-index"
@@ -41,13 +41,13 @@ def write(folder: Path, description: dict[str, Any], arrays: Arrays, seen: str |
     """
     revision = uuid4().hex
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    digests = {name: _digest(array) for name, array in arrays.items()}
+    digests = {name: checksum([], {name: array}) for name, array in arrays.items()}
     text = json.dumps({**description, "revision": revision, "digests": digests})
     header = {
         "format": FORMAT,
         "version": str(VERSION),
         "index": text,
-        "digest": sha256(text.encode()).hexdigest(),
+        "digest": checksum([text], {}),
     }
     file = folder / FILE_NAME
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,9 +73,8 @@ def read(folder: Path) -> tuple[dict[str, Any], Arrays]:
             digests = description["digests"]
             arrays = {name: source.get_tensor(name) for name in source.keys()}  # noqa: SIM118
             damaged = digests.keys() ^ arrays.keys()
-            damaged |= {
-                n for n in digests.keys() & arrays.keys() if digests[n] != _digest(arrays[n])
-            }
+            both = digests.keys() & arrays.keys()
+            damaged |= {n for n in both if digests[n] != checksum([], {n: arrays[n]})}
         except (SafetensorError, KeyError, AttributeError) as error:
             raise IndexFileError(f"{file} is damaged: {error}") from error
     if damaged:
@@ -108,7 +107,7 @@ def _checked_description(file: Path, header: dict[str, str] | None) -> dict[str,
             f"use the version of dscca that wrote it."
         )
     text = header.get("index", "")
-    if sha256(text.encode()).hexdigest() != header.get("digest"):
+    if checksum([text], {}) != header.get("digest"):
         raise IndexFileError(f"{file} is damaged: its description does not match its digest.")
     try:
         description = json.loads(text)
@@ -117,12 +116,6 @@ def _checked_description(file: Path, header: dict[str, str] | None) -> dict[str,
     if not isinstance(description, dict) or "revision" not in description:
         raise IndexFileError(f"{file} describes no index.")
     return description
-
-
-def _digest(array: NDArray[Any]) -> str:
-    digest = sha256(f"{array.dtype.str} {array.shape}".encode())
-    digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
 
 
 @contextmanager
