@@ -27,6 +27,11 @@ SETTINGS = {
 def models(**changes):
     yield dscca.DCCA(**{**SETTINGS, **changes})
     yield dscca.DSDCCA(**{**SETTINGS, "scale_hidden": (8,), "warmup": 2, **changes})
+    yield dscca.DCCAE(**{**SETTINGS, **changes})
+    yield dscca.CorrNet(**{**SETTINGS, **changes})
+    yield dscca.SoftCCA(**{**SETTINGS, **changes})
+    yield dscca.SoftHGR(**{**SETTINGS, **changes})
+    yield dscca.L0CCA(**{**SETTINGS, **changes})
 
 
 @pytest.fixture

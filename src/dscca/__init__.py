@@ -9,18 +9,39 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dscca import datasets, metrics, stats
+    from dscca.deep.autoencoders import DCCAE, CorrNet
+    from dscca.deep.baselines import L0CCA, SoftCCA, SoftHGR
     from dscca.deep.models import DCCA, DSDCCA
     from dscca.linear import LinearCCA
     from dscca.persistence import load
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["DCCA", "DSDCCA", "LinearCCA", "all_estimators", "datasets", "load", "metrics", "stats"]
+__all__ = [
+    "DCCA",
+    "DCCAE",
+    "DSDCCA",
+    "L0CCA",
+    "CorrNet",
+    "LinearCCA",
+    "SoftCCA",
+    "SoftHGR",
+    "all_estimators",
+    "datasets",
+    "load",
+    "metrics",
+    "stats",
+]
 
 _ESTIMATORS = {
     "LinearCCA": "dscca.linear",
     "DCCA": "dscca.deep.models",
     "DSDCCA": "dscca.deep.models",
+    "DCCAE": "dscca.deep.autoencoders",
+    "CorrNet": "dscca.deep.autoencoders",
+    "SoftCCA": "dscca.deep.baselines",
+    "SoftHGR": "dscca.deep.baselines",
+    "L0CCA": "dscca.deep.baselines",
 }
 _LAZY = {**_ESTIMATORS, "load": "dscca.persistence"}
 
