@@ -24,9 +24,13 @@ class DCCAEObjective(CCAObjective):
 
     def forward(self, f: Tensor, g: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Return the loss of a batch."""
-        reconstructions = self.decoders(f, g)
-        error = sum(map(reconstruction_error, (x, y), reconstructions))
-        return super().forward(f, g, x, y) + self.weight * error
+        loss = super().forward(f, g, x, y)
+        if not self.weight:  # DCCA to the bit: the decoders' zeros would change its rounding
+            return loss
+        x_hat, y_hat = self.decoders(f, g)
+        return loss + self.weight * (
+            reconstruction_error(x, x_hat) + reconstruction_error(y, y_hat)
+        )
 
 
 class DCCAE(Reconstructing, DCCA):
@@ -42,7 +46,7 @@ class DCCAE(Reconstructing, DCCA):
         As for :class:`dscca.DCCA`. The decoders have the hidden layers in the opposite order, also
         beside encoders of your own.
     reconstruction : float
-        λ, the weight of the reconstruction errors.
+        λ, the weight of the reconstruction errors; with 0 this is DCCA, and decoders do not train.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -97,6 +101,8 @@ class CorrNet(Reconstructing):
 
     with L the squared error of both standardised views, summed over entries and averaged over the
     batch, as in the authors' code. Encoders and decoders are deep here, as in all other methods.
+    As h sums both views' features, codes of one view are about half as long as those of both, and
+    one decoder for all is a compromise: it shrinks what it makes of one view.
 
     Parameters
     ----------

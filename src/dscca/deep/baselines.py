@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -21,7 +21,9 @@ from dscca.deep.losses import (
     soft_hgr_loss,
 )
 from dscca.deep.models import DCCA, CCAObjective
-from dscca.deep.network import Objective, TwoViewNet
+from dscca.deep.network import Objective, TwoViewModel, TwoViewNet
+from dscca.deep.preparation import FittingData
+from dscca.deep.training import State
 from dscca.regularization import per_view
 
 _NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
@@ -241,6 +243,16 @@ class L0CCA(DCCA):
     def _gates(self, which: int) -> NDArray[np.float32]:
         encoder: Any = self.net_.encoders[which]
         return encoder.gates.gates().numpy(force=True)
+
+    def _finish(self, model: TwoViewModel, state: State, data: FittingData) -> Self:
+        for which, name in enumerate("Xy"):
+            gates: Any = model.net.encoders[which]
+            if not (gates.gates.mu > 0).any():
+                raise ValueError(
+                    f"all gates of view {name} closed with sparsity={self.sparsity!r} and "
+                    f'reduction="{self.reduction}": use a smaller sparsity.'
+                )
+        return super()._finish(model, state, data)
 
     def _assembled(self, which: int, encoder: nn.Module) -> nn.Module:
         noise = per_view("noise", self.noise)[which]
