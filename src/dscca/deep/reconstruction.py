@@ -1,9 +1,11 @@
 """Decoders, which turn features back into views, and the estimators' part in them."""
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
@@ -12,9 +14,10 @@ from torch import Tensor, nn
 from dscca.base import Variates
 from dscca.deep.estimator import DeepEstimator
 from dscca.deep.layers import MLP
-from dscca.deep.network import Objective, Standardize, TwoViewNet
+from dscca.deep.network import Objective, TwoViewNet
 from dscca.deep.sizes import widths_per_view
-from dscca.head import BLOCK_ROWS
+from dscca.deep.sources import take
+from dscca.head import row_chunks
 from dscca.views import View, check_paired, check_x, not_finite_error, resolve_device, working_dtype
 
 
@@ -87,38 +90,23 @@ class Reconstructing(DeepEstimator):
         if len(given) == 2:
             check_paired(*given)
         device, dtype = resolve_device(self.device), working_dtype(*given)
-        self.net_.to(device)
-        self.decoders_.to(device)
-        try:
-            features = [self._features(view, which, device) for which, view in enumerate(views)]
-            codes = self._codes(*features)
-            return tuple(
-                None if code is None else self._decode(code, which, dtype)
-                for which, code in enumerate(codes)
-            )
-        finally:
-            self.net_.cpu()
-            self.decoders_.cpu()
-
-    def _features(self, view: View | None, which: int, device: torch.device) -> Tensor | None:
-        if view is None:
-            return None
-        rows = torch.as_tensor(view).float()
-        features = self.net_.encode(rows.to(device), which)
-        if not features.isfinite().all():
-            raise not_finite_error({"Xy"[which]: view})
-        return features
-
-    @torch.no_grad()
-    def _decode(self, code: Tensor, which: int, dtype: torch.dtype) -> Variates:
-        decode, units = self.decoders_.decoders[which], self.net_.inputs[which]
-        assert isinstance(units, Standardize)
-        shape = self.input_shapes_[which]
-        parts = [
-            units.inverse(decode(block).unflatten(1, shape)).to(dtype).cpu()
-            for block in torch.split(code, BLOCK_ROWS)
-        ]
-        return torch.cat(parts).numpy()
+        net = copy.deepcopy(self.net_).to(device, dtype)
+        decoders = copy.deepcopy(self.decoders_).to(device, dtype)
+        parts: list[list[Variates]] = [[], []]
+        for rows in row_chunks(np.arange(len(given[0]))):
+            features: list[Tensor | None] = [None, None]
+            for which, view in enumerate(views):
+                if view is not None:
+                    features[which] = f = net.encode(take(view, rows, device), which)
+                    if not f.isfinite().all():
+                        raise not_finite_error({"Xy"[which]: view})
+            for which, code in enumerate(self._codes(*features)):
+                if code is not None:
+                    flat: Tensor = decoders.decoders[which](code)
+                    units: Any = net.inputs[which]
+                    part = units.inverse(flat.reshape(-1, *self.input_shapes_[which]))
+                    parts[which].append(part.numpy(force=True))
+        return tuple(np.concatenate(blocks) if blocks else None for blocks in parts)
 
     def _keep(self, objective: Objective) -> None:
         decoders: Any = objective.decoders
