@@ -9,7 +9,9 @@ from torch import nn
 
 import dscca
 from deep_problems import SMALL, features, finite, same_parameters, total_correlation_by_roots
+from dscca import demo
 from dscca.deep.baselines import SoftCCAObjective
+from dscca.methods import METHODS
 from dscca.persistence import ModelFileError
 from problems import generalized_eigen_correlations, paired
 from test_checkpoint import STEPS, Interrupt, stop, without_time
@@ -243,6 +245,15 @@ def test_models_whose_decoders_are_damaged_are_refused(tmp_path):
         )
         with pytest.raises(ModelFileError, match="incomplete or damaged"):
             dscca.load(path)
+
+
+def test_demonstration_takes_them_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "_DEEP", {"hidden": (40,), "epochs": 1, "random_state": 0})
+    names = [method.name for method in METHODS if method.estimator in NAMES]
+    assert len(names) == len(NAMES)
+    scores = demo.run(tmp_path, names)
+    assert list(scores) == names
+    assert np.isfinite(list(scores.values())).all()
 
 
 # What they refuse

@@ -58,8 +58,8 @@ class Reconstructing(DeepEstimator):
     """What the estimators that have decoders share.
 
     ``decoders_`` are kept beside ``net_``, on the CPU. Encoders of one's own get decoders of the
-    package's, whose hidden layers are those of ``hidden``; views of more than two dimensions are
-    reconstructed flattened.
+    package's, whose hidden layers are those of ``hidden``. Views of more than two dimensions are
+    flattened in the loss.
     """
 
     decoders_: Decoders
