@@ -1,12 +1,13 @@
 """MNIST halves at the paper's settings: time, and total correlation on the test set.
 
 ``python -m benchmarks.mnist RECORDS.json SEEDS`` takes the digits from where ``dscca data`` keeps
-them; settings and their order are below.
+them; groups of settings and their order are below. Records that are in the file already are kept,
+and with ``--checkpoints`` an interrupted run goes on where it was.
 """
 
+import argparse
 import json
 import platform
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,25 +15,43 @@ from typing import Any
 import torch
 
 import dscca
+from benchmarks.timing import processor
 from dscca.datasets import TwoViewSplits, load_splits
 
 PAPER = {"n_components": 50, "hidden": (800, 800), "epochs": 100, "batch_size": 750}
-SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
-    "DCCA": ("DCCA", {}),
-    "DCCA, weights averaged": ("DCCA", {"averaging": 0.9}),
-    "DS-DCCA (128, c)": ("DSDCCA", {"scale_hidden": (128,)}),
-    "DS-DCCA (128, c), weights averaged": ("DSDCCA", {"scale_hidden": (128,), "averaging": 0.9}),
+GROUPS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
+    "dcca": {
+        "DCCA": ("DCCA", {}),
+        "DCCA, weights averaged": ("DCCA", {"averaging": 0.9}),
+        "DS-DCCA (128, c)": ("DSDCCA", {"scale_hidden": (128,)}),
+        "DS-DCCA (128, c), weights averaged": (
+            "DSDCCA",
+            {"scale_hidden": (128,), "averaging": 0.9},
+        ),
+    },
 }
 
 
-def run(name: str, data: TwoViewSplits, seed: int, **changes: Any) -> dict[str, Any]:
+def run(
+    name: str,
+    setting: tuple[str, dict[str, Any]],
+    data: TwoViewSplits,
+    seed: int,
+    checkpoints: Path | None = None,
+    **changes: Any,
+) -> dict[str, Any]:
     """Train one setting and return its record."""
-    method, options = SETTINGS[name]
+    method, options = setting
     parameters = {**PAPER, **options, **changes, "random_state": seed, "verbose": 0}
-    model = getattr(dscca, method)(**parameters)
+    epochs: list[float] = []
+    model = getattr(dscca, method)(
+        **parameters,
+        callbacks=[lambda row: epochs.append(row["seconds"])],
+        checkpoint_dir=None if checkpoints is None else checkpoints / f"{name}, seed {seed}",
+    )
     start = time.perf_counter()
     model.fit(data.X_train, data.y_train, X_val=data.X_val, y_val=data.y_val)
-    seconds = time.perf_counter() - start
+    beside_training = time.perf_counter() - start - sum(epochs)  # a resumed run has fewer epochs
     training = float(model.history_["seconds"].sum())
     return {
         "setting": name,
@@ -42,9 +61,9 @@ def run(name: str, data: TwoViewSplits, seed: int, **changes: Any) -> dict[str, 
         "val_tc": model.score(data.X_val, data.y_val),
         "best_epoch": model.best_epoch_,
         "head_reg": model.head_reg_,
-        "fit_seconds": seconds,
+        "fit_seconds": training + beside_training,
         "training_seconds": training,
-        "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
+        "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else processor(),
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
@@ -54,14 +73,23 @@ def run(name: str, data: TwoViewSplits, seed: int, **changes: Any) -> dict[str, 
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("records", type=Path)
+    parser.add_argument("seeds", type=int, nargs="?", default=1)
+    parser.add_argument("--group", choices=GROUPS, default="dcca")
+    parser.add_argument("--checkpoints", type=Path)
+    arguments = parser.parse_args()
     data = load_splits("mnist")
-    target, seeds = Path(sys.argv[1]), range(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
-    if torch.cuda.is_available():
-        run("DS-DCCA (128, c)", data, 0, epochs=3, warmup=1)  # context, libraries, kernels
-    records = []
-    for name in SETTINGS:
-        for seed in seeds:
-            record = run(name, data, seed)
+    if torch.cuda.is_available():  # context, libraries, kernels
+        run("", ("DSDCCA", {"scale_hidden": (128,)}), data, 0, epochs=3, warmup=1)
+    file = arguments.records
+    records = json.loads(file.read_text()) if file.exists() else []
+    done = {(record["setting"], record["parameters"]["random_state"]) for record in records}
+    for name, setting in GROUPS[arguments.group].items():
+        for seed in range(arguments.seeds):
+            if (name, seed) in done:
+                continue
+            record = run(name, setting, data, seed, arguments.checkpoints)
             records.append(record)
             print(
                 f"{name:36} seed {seed}  test TC {record['test_tc']:.3f}  best epoch "
@@ -69,7 +97,7 @@ def main() -> None:
                 f"{record['training_seconds']:.2f} s",
                 flush=True,
             )
-            target.write_text(json.dumps(records, indent=1) + "\n")
+            file.write_text(json.dumps(records, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -18,4 +18,9 @@ SMALL = {
     "DSDCCA": lambda **parameters: dscca.DSDCCA(
         **{**DEEP, "scale_hidden": (4,), "warmup": 2, **parameters}
     ),
+    "DCCAE": lambda **parameters: dscca.DCCAE(**{**DEEP, **parameters}),
+    "CorrNet": lambda **parameters: dscca.CorrNet(**{**DEEP, **parameters}),
+    "SoftCCA": lambda **parameters: dscca.SoftCCA(**{**DEEP, **parameters}),
+    "SoftHGR": lambda **parameters: dscca.SoftHGR(**{**DEEP, **parameters}),
+    "L0CCA": lambda **parameters: dscca.L0CCA(**{**DEEP, **parameters}),
 }

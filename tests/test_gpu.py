@@ -27,6 +27,11 @@ SETTINGS = {
 def models(**changes):
     yield dscca.DCCA(**{**SETTINGS, **changes})
     yield dscca.DSDCCA(**{**SETTINGS, "scale_hidden": (8,), "warmup": 2, **changes})
+    yield dscca.DCCAE(**{**SETTINGS, **changes})
+    yield dscca.CorrNet(**{**SETTINGS, **changes})
+    yield dscca.SoftCCA(**{**SETTINGS, **changes})
+    yield dscca.SoftHGR(**{**SETTINGS, **changes})
+    yield dscca.L0CCA(**{**SETTINGS, **changes})
 
 
 @pytest.fixture
@@ -52,6 +57,8 @@ def test_captured_steps_equal_eager_ones(views, options, monkeypatch):
 
 def test_gpu_trains_as_the_cpu_does(views):
     for model, twin in zip(models(), models(device="cpu"), strict=True):
+        if isinstance(model, dscca.L0CCA):  # its noise is another on each kind of device
+            continue
         ours, theirs = model.fit(*views).history_, twin.fit(*views).history_
         np.testing.assert_allclose(ours["loss"][:2], theirs["loss"][:2], rtol=1e-3)
         assert model.score(*views) == pytest.approx(twin.score(*views), abs=3e-2)

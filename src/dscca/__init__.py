@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dscca import datasets, metrics, retrieval, stats
+    from dscca.deep.autoencoders import DCCAE, CorrNet
+    from dscca.deep.baselines import L0CCA, SoftCCA, SoftHGR
     from dscca.deep.models import DCCA, DSDCCA
     from dscca.linear import LinearCCA
     from dscca.persistence import load
@@ -18,9 +20,14 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "DCCA",
+    "DCCAE",
     "DSDCCA",
+    "L0CCA",
+    "CorrNet",
     "CrossModalIndex",
     "LinearCCA",
+    "SoftCCA",
+    "SoftHGR",
     "all_estimators",
     "datasets",
     "load",
@@ -33,6 +40,11 @@ _ESTIMATORS = {
     "LinearCCA": "dscca.linear",
     "DCCA": "dscca.deep.models",
     "DSDCCA": "dscca.deep.models",
+    "DCCAE": "dscca.deep.autoencoders",
+    "CorrNet": "dscca.deep.autoencoders",
+    "SoftCCA": "dscca.deep.baselines",
+    "SoftHGR": "dscca.deep.baselines",
+    "L0CCA": "dscca.deep.baselines",
 }
 _LAZY = {**_ESTIMATORS, "CrossModalIndex": "dscca.retrieval", "load": "dscca.persistence"}
 

@@ -217,6 +217,10 @@ class DeepEstimator(TwoViewEstimator):
         """Return what makes an encoder's last layer from its sizes."""
         return nn.Linear
 
+    def _assembled(self, which: int, encoder: nn.Module) -> nn.Module:
+        """Return a view's encoder, the package's or the user's, as it is trained."""
+        return encoder
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,
@@ -270,9 +274,9 @@ class DeepEstimator(TwoViewEstimator):
             state = trainer.run()
         except DivergedError:
             if trainer.state.best_epoch >= 0:
-                self._finish(model.net, trainer.state, data)
+                self._finish(model, trainer.state, data)
             raise
-        return self._finish(model.net, state, data)
+        return self._finish(model, state, data)
 
     def _build(self, inputs: tuple[Standardize, ...], seed: int) -> TwoViewModel:
         """Return a new network for views of ``input_shapes_``, and its objective."""
@@ -286,11 +290,13 @@ class DeepEstimator(TwoViewEstimator):
                 encoders = tuple(
                     self._encoder(i, shape[0]) for i, shape in enumerate(self.input_shapes_)
                 )
+            encoders = tuple(self._assembled(i, encoder) for i, encoder in enumerate(encoders))
             net = TwoViewNet(inputs, encoders)
             return TwoViewModel(net, self._objective(net))
 
-    def _finish(self, net: TwoViewNet, state: State, data: FittingData) -> Self:
+    def _finish(self, model: TwoViewModel, state: State, data: FittingData) -> Self:
         """Fit the head on the training features and set the fitted attributes."""
+        net = model.net
         train, scatters = training_sums(net.encode, data.training_blocks(), FEATURE_EPS)
         held_out = feature_covariances(encode_both(net.encode, data.validation), FEATURE_EPS)
         automatic = isinstance(self.head_reg, str)
@@ -304,7 +310,11 @@ class DeepEstimator(TwoViewEstimator):
         self.y_loadings_, self.y_patterns_ = scatters[1].interpret(found.B, train.S22)
         self.history_ = pd.DataFrame(state.history)
         self.n_iter_, self.best_epoch_ = len(state.history), state.best_epoch + 1
+        self._keep(model.objective)
         return self
+
+    def _keep(self, objective: Objective) -> None:
+        """Set what a method keeps of its trained objective."""
 
     def _project(self, view: View, which: int) -> Variates:
         mean = (self.x_feature_mean_, self.y_feature_mean_)[which]

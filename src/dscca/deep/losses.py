@@ -1,6 +1,6 @@
 """Objectives of deep models, as pure functions of the two views' features."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -57,6 +57,106 @@ def cca_loss(
         )
     loss: Tensor = _CCALoss.apply(F1, F2, reg, method)  # type: ignore[no-untyped-call]
     return loss
+
+
+def reconstruction_error(
+    x: Float[Tensor, "n ..."], reconstruction: Float[Tensor, "n p"]
+) -> Float[Tensor, ""]:
+    r"""Return the mean over samples of :math:`\lVert x - \hat x \rVert^2`, for x flattened."""
+    return (x.flatten(start_dim=1) - reconstruction).square().sum(dim=1).mean()
+
+
+def feature_correlations(F1: Float[Tensor, "n d"], F2: Float[Tensor, "n d"]) -> Float[Tensor, " d"]:
+    """Return the correlation of feature k of one view with feature k of the other, for every k.
+
+    Constant features have correlation 0.
+    """
+    F1, F2 = F1 - F1.mean(dim=0), F2 - F2.mean(dim=0)
+    tiny = torch.finfo(F1.dtype).tiny ** 0.5
+    lengths = [F.square().sum(dim=0).clamp_min(tiny).sqrt() for F in (F1, F2)]
+    return (F1 * F2).sum(dim=0) / (lengths[0] * lengths[1])
+
+
+def batch_normalized(F: Float[Tensor, "n d"], eps: float = 1e-5) -> Float[Tensor, "n d"]:
+    """Return features of mean 0 and variance 1 (Ioffe and Szegedy 2015, without parameters)."""
+    F = F - F.mean(dim=0)
+    return F * (F.square().mean(dim=0) + eps).rsqrt()
+
+
+def accumulated_covariance(
+    F: Float[Tensor, "n d"],
+    total: Float[Tensor, "d d"],
+    normalizer: Float[Tensor, ""],
+    memory: float,
+) -> tuple[Float[Tensor, "d d"], Float[Tensor, ""]]:
+    r"""Return :math:`C_t` and its normaliser :math:`c_t` of Soft-CCA's decorrelation loss.
+
+    .. math::
+
+        C_t = α C_{t-1} + \tfrac{1}{n-1} F^\top F, \quad c_t = α c_{t-1} + 1
+
+    for centred features F and memory α. :math:`C_t / c_t` estimates the covariance over all
+    samples; of it only the batch's own share has a gradient, the past is a constant.
+    """
+    with full_precision():
+        batch = F.T @ F / (len(F) - 1)
+    return memory * total.detach() + batch, memory * normalizer + 1
+
+
+def soft_cca_loss(
+    F1: Float[Tensor, "n d"],
+    F2: Float[Tensor, "n d"],
+    covariances: tuple[Float[Tensor, "d d"], Float[Tensor, "d d"]],
+    weights: tuple[float, float],
+) -> Float[Tensor, ""]:
+    r"""Return the loss of Soft-CCA (Chang et al. 2018).
+
+    .. math::
+
+        \mathcal{L} = \tfrac{1}{n} \sum_k \lVert f_k - g_k \rVert^2
+            + \sum_{v=1}^2 λ_v \sum_{i \ne j} |\hat Σ^{(v)}_{ij}|
+
+    Parameters
+    ----------
+    F1, F2 : batch-normalised features of n paired samples
+    covariances : estimates of both views' covariances
+    weights : λ of both views
+    """
+    distance = (F1 - F2).square().sum(dim=1).mean()
+    for S, weight in zip(covariances, weights, strict=True):
+        S = S.abs()
+        distance = distance + weight * (S.sum() - S.diagonal().sum())
+    return distance
+
+
+def soft_hgr_loss(F1: Float[Tensor, "n d"], F2: Float[Tensor, "n d"]) -> Float[Tensor, ""]:
+    r"""Return minus the objective of Soft-HGR (Wang et al. 2019).
+
+    .. math::
+
+        \mathcal{L} = -\mathbb{E}[\bar f^\top \bar g]
+            + \tfrac{1}{2} \operatorname{tr}(\operatorname{cov} f \, \operatorname{cov} g)
+
+    with sample moments (divided by n - 1) of centred features. Its minimum over all d features of
+    either view is :math:`-\tfrac{1}{2} \sum_{i \le d} ρ_i^2` for canonical correlations ρ.
+    """
+    F1, F2 = F1 - F1.mean(dim=0), F2 - F2.mean(dim=0)
+    n = len(F1)
+    with full_precision():
+        S11, S22 = F1.T @ F1 / (n - 1), F2.T @ F2 / (n - 1)
+    return (S11 * S22).sum() / 2 - (F1 * F2).sum() / (n - 1)
+
+
+def open_gates(
+    mu: Float[Tensor, "..."], noise: float, reduction: Literal["sum", "mean"]
+) -> Float[Tensor, ""]:
+    r"""Return the expected number (or share) of open gates, the penalty of ℓ0-CCA.
+
+    A gate :math:`\operatorname{clip}(μ + σ ε, 0, 1)`, ε standard normal, is open, above 0, with
+    probability :math:`Φ(μ / σ)`.
+    """
+    open_probabilities = torch.special.ndtr(mu / noise)
+    return open_probabilities.sum() if reduction == "sum" else open_probabilities.mean()
 
 
 class _CCALoss(torch.autograd.Function):

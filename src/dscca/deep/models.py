@@ -77,10 +77,13 @@ class DCCA(DeepEstimator):
         self.reg = reg
 
     def _objective(self, net: TwoViewNet) -> Objective:
+        return CCAObjective(self._regs())
+
+    def _regs(self) -> tuple[float, float]:
         reg = per_view("reg", self.reg)
         if 0 in reg:
             raise ValueError(f"reg must be positive for both views, got {self.reg!r}.")
-        return CCAObjective(reg)
+        return reg
 
 
 class DSDCCA(DCCA):

@@ -1,6 +1,6 @@
 """Two encoders side by side, and what they are trained for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -33,6 +33,10 @@ class Standardize(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return x, standardised."""
         return (x - self.mean) / self.scale
+
+    def inverse(self, x: Tensor) -> Tensor:
+        """Return what gives x when standardised."""
+        return x * self.scale + self.mean
 
 
 class TwoViewNet(nn.Module):
@@ -69,6 +73,23 @@ class TwoViewNet(nn.Module):
         rows = 8 * BLOCK_ROWS if view.is_cuda else BLOCK_ROWS
         with evaluating(self):
             return torch.cat([encode(standardize(b.to(dtype))) for b in torch.split(view, rows)])
+
+    def widths(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """Return how many features each encoder returns for samples of these shapes."""
+        return tuple(
+            self.encode(torch.zeros(1, *shape), which)[0].numel()
+            for which, shape in enumerate(shapes)
+        )
+
+    def shared_width(self, shapes: Sequence[tuple[int, ...]]) -> int:
+        """Return how many features both encoders return, for a method that compares them."""
+        first, second = self.widths(shapes)
+        if first != second:
+            raise ValueError(
+                f"the encoders return {first} and {second} features, but this method compares "
+                f"them one by one: let both return the same number."
+            )
+        return first
 
     @property
     def scaled(self) -> bool:
@@ -136,15 +157,15 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 @torch.no_grad()
-def recalibrate(net: TwoViewNet, x: Tensor, y: Tensor) -> None:
+def recalibrate(model: TwoViewModel, x: Tensor, y: Tensor) -> None:
     """Set the statistics of every BatchNorm to those of one large batch of raw views."""
-    norms = [m for m in net.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]
-    with evaluating(net):
+    with evaluating(model):
         for norm in norms:
             norm.train()
             norm.momentum = 1.0
-        net(*net.standardize(x.float(), y.float()))
+        model.loss(x.float(), y.float())
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
             norm.eval()

@@ -159,7 +159,7 @@ class Trainer:
             self._update_average()
             backup = self._snapshot()
             self._load({**backup, **self.average})
-            recalibrate(self.model.net, *self.calibration)
+            recalibrate(self.model, *self.calibration)
         try:
             value, features = self.model.evaluate(*self.validation)
             loss = float(value)
