@@ -37,7 +37,7 @@ def check_x(
     estimator: BaseEstimator, X: ArrayLike | Tensor, *, reset: bool, allow_nd: bool = False
 ) -> View:
     """Check view one as scikit-learn does, leaving its dtype and memory alone."""
-    X = _without_graph(X)
+    X = without_graph(X)
     if isinstance(X, Tensor):
         _check_tensor(X, "X", allow_nd)
         validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -62,7 +62,7 @@ def check_y(
         raise ValueError(
             f"{estimator} requires y to be passed, but the target y is None: y is the second view."
         )
-    y = _without_graph(y)
+    y = without_graph(y)
     if isinstance(y, Tensor):
         y = y[:, None] if y.ndim == 1 else y
         _check_tensor(y, "y", allow_nd)
@@ -92,7 +92,7 @@ def check_paired(X: View, y: View) -> None:
         check_consistent_length(X, y)  # scikit-learn's own message
 
 
-def _without_graph(X: ArrayLike | Tensor) -> Any:
+def without_graph(X: ArrayLike | Tensor) -> Any:
     """Return CPU tensors as numpy arrays sharing their memory; others as they are."""
     if isinstance(X, Tensor):
         X = X.detach()
