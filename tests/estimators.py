@@ -18,4 +18,8 @@ SMALL = {
     "DSDCCA": lambda **parameters: dscca.DSDCCA(
         **{**DEEP, "scale_hidden": (4,), "warmup": 2, **parameters}
     ),
+    "RankingCCA": lambda **parameters: dscca.RankingCCA(**{**DEEP, **parameters}),
+    "DSRankingCCA": lambda **parameters: dscca.DSRankingCCA(
+        **{**DEEP, "scale_hidden": (4,), "warmup": 2, **parameters}
+    ),
 }
