@@ -143,7 +143,8 @@ class TwoViewModel(nn.Module):
         The features are those of some `watched` training rows, and of the validation samples.
         """
         with evaluating(self):
-            training, (f, g) = (encode_both(self.net.encode, views) for views in (watched, (x, y)))
+            f, g = encode_both(self.net.encode, (x, y))
+            training = encode_both(self.net.encode, watched)
             standardized = self.net.standardize(x.to(f), y.to(g))
             return self.objective.validate((f, g), *standardized, training), training, (f, g)
 
