@@ -23,4 +23,8 @@ SMALL = {
     "SoftCCA": lambda **parameters: dscca.SoftCCA(**{**DEEP, **parameters}),
     "SoftHGR": lambda **parameters: dscca.SoftHGR(**{**DEEP, **parameters}),
     "L0CCA": lambda **parameters: dscca.L0CCA(**{**DEEP, **parameters}),
+    "RankingCCA": lambda **parameters: dscca.RankingCCA(**{**DEEP, **parameters}),
+    "DSRankingCCA": lambda **parameters: dscca.DSRankingCCA(
+        **{**DEEP, "scale_hidden": (4,), "warmup": 2, **parameters}
+    ),
 }

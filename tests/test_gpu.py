@@ -6,7 +6,8 @@ import torch
 
 import dscca
 from dscca.deep import sources, steps
-from dscca.deep.losses import cca_loss
+from dscca.deep.cca_layer import CCALayer
+from dscca.deep.losses import cca_loss, ranking_loss
 from problems import paired
 
 pytestmark = pytest.mark.gpu
@@ -32,6 +33,8 @@ def models(**changes):
     yield dscca.SoftCCA(**{**SETTINGS, **changes})
     yield dscca.SoftHGR(**{**SETTINGS, **changes})
     yield dscca.L0CCA(**{**SETTINGS, **changes})
+    yield dscca.RankingCCA(**{**SETTINGS, **changes})
+    yield dscca.DSRankingCCA(**{**SETTINGS, "scale_hidden": (8,), "warmup": 2, **changes})
 
 
 @pytest.fixture
@@ -107,3 +110,14 @@ def test_loss_on_the_gpu_equals_the_cpus():
         results.append([t.cpu() for t in (loss, *torch.autograd.grad(loss, (f, g)))])
     for a, b in zip(*results, strict=True):
         assert (a - b).norm() < 1e-4 * a.norm()
+
+
+def test_cca_layer_on_the_gpu_equals_the_cpus():
+    F1, F2 = (torch.from_numpy(view).float() for view in paired(n=750, p=50, q=50, shared=40))
+    results = []
+    for device in ("cpu", "cuda"):
+        f, g = (F.to(device).requires_grad_() for F in (F1, F2))
+        loss = ranking_loss(*CCALayer(50, 50).to(device)(f, g))
+        results.append([t.cpu() for t in (loss, *torch.autograd.grad(loss, (f, g)))])
+    for a, b in zip(*results, strict=True):
+        assert (a - b).norm() < 1e-3 * a.norm()

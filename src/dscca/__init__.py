@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dscca.deep.autoencoders import DCCAE, CorrNet
     from dscca.deep.baselines import L0CCA, SoftCCA, SoftHGR
     from dscca.deep.models import DCCA, DSDCCA
+    from dscca.deep.ranking import DSRankingCCA, RankingCCA
     from dscca.linear import LinearCCA
     from dscca.persistence import load
     from dscca.retrieval import CrossModalIndex
@@ -25,7 +26,9 @@ __all__ = [
     "L0CCA",
     "CorrNet",
     "CrossModalIndex",
+    "DSRankingCCA",
     "LinearCCA",
+    "RankingCCA",
     "SoftCCA",
     "SoftHGR",
     "all_estimators",
@@ -45,6 +48,8 @@ _ESTIMATORS = {
     "SoftCCA": "dscca.deep.baselines",
     "SoftHGR": "dscca.deep.baselines",
     "L0CCA": "dscca.deep.baselines",
+    "RankingCCA": "dscca.deep.ranking",
+    "DSRankingCCA": "dscca.deep.ranking",
 }
 _LAZY = {**_ESTIMATORS, "CrossModalIndex": "dscca.retrieval", "load": "dscca.persistence"}
 

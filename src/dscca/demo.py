@@ -18,6 +18,7 @@ _SHOWN = (1, 5, 10, 15, 20)
 _DEEP = {"hidden": (400, 400), "epochs": 30, "random_state": 0}
 _SMALLER: dict[str, dict[str, Any]] = {
     "ds-dcca": {"scale_hidden": (64,), "warmup": 10},
+    "ds-ranking-cca": {"scale_hidden": (64,), "warmup": 10},
 }
 """What a minute on a laptop affords, in place of the paper's sizes."""
 

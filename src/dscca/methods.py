@@ -7,6 +7,8 @@ from typing import Any
 
 _LOG_GRID = tuple(10.0**k for k in range(-8, 3))
 _DCCA_REG = (1e-6, 1e-4, 1e-2)
+_ALPHAS = (0.85, 0.9, 0.95, 0.97)
+_MARGINS = (0.4, 0.5, 0.6, 0.7, 0.8)
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,29 @@ METHODS = (
         grid={"reg": _DCCA_REG, "scale_hidden": ((128,), (256,), (256, 128))},
         default={"reg": 1e-4, "scale_hidden": (128,)},
         fixed={"warmup": 50},
+    ),
+    Method(
+        "ranking-cca",
+        "R. CCA",
+        "RankingCCA",
+        "dorfer2018end",
+        "Networks trained to rank matching samples first, behind CCA as a layer.",
+        grid={"alpha": _ALPHAS, "margin": _MARGINS},
+        default={"alpha": 0.9, "margin": 0.5},
+    ),
+    Method(
+        "ds-ranking-cca",
+        "DS-R. CCA",
+        "DSRankingCCA",
+        "friedlander2022dynamically",
+        "Ranking CCA whose last layers are scaled for every sample by a second network.",
+        grid={
+            "alpha": _ALPHAS,
+            "margin": _MARGINS,
+            "scale_hidden": ((128,), (256,), (256, 128)),
+        },
+        default={"alpha": 0.9, "margin": 0.5, "scale_hidden": (128,)},
+        fixed={"warmup": 50, "context": "zx"},
     ),
 )
 

@@ -68,7 +68,7 @@ class DeepEstimator(TwoViewEstimator):
         If positive, the model is a running average of the weights over epochs with this decay,
         its BatchNorm statistics recomputed on training samples.
     patience : int, optional
-        Stop after so many epochs without a better validation loss.
+        Stop after so many epochs none of which was the best on validation data.
     precision : "auto", "fp32", "tf32" or "bf16"
         Precision of large matrix products; "auto" is TF32 on GPUs and fp32 elsewhere. Whitening
         always runs in float64.
@@ -125,6 +125,7 @@ class DeepEstimator(TwoViewEstimator):
     _output_norm: ClassVar[bool] = True
     """Whether a BatchNorm follows the encoders' last layer."""
 
+    _own_signature: ClassVar[inspect.Signature]
     net_: TwoViewNet
     input_shapes_: tuple[tuple[int, ...], ...]
     n_iter_: int
@@ -184,9 +185,11 @@ class DeepEstimator(TwoViewEstimator):
         """Give ``__init__`` a signature that shows the parameters it passes on, in place of **."""
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            own = inspect.signature(cls.__init__).parameters
-            passed_on = inspect.signature(super(cls, cls).__init__).parameters
-            merged = {**own, **{k: v for k, v in passed_on.items() if k not in own}}
+            cls._own_signature = inspect.signature(cls.__init__)
+            own = [vars(c)["_own_signature"] for c in cls.__mro__ if "_own_signature" in vars(c)]
+            merged: dict[str, inspect.Parameter] = {}
+            for signature in (*own, inspect.signature(DeepEstimator.__init__)):
+                merged |= {k: v for k, v in signature.parameters.items() if k not in merged}
             merged = {k: v for k, v in merged.items() if v.kind != v.VAR_KEYWORD}
             cls.__init__.__signature__ = inspect.Signature(list(merged.values()))  # type: ignore
 

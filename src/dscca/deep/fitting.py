@@ -39,8 +39,7 @@ def make_trainer(
     if options.averaging:
         calibration = data.training_rows(np.sort(shuffled[:_CALIBRATION_ROWS]))
 
-    def monitor(validation: tuple[Tensor, Tensor]) -> float:
-        train = encode_both(model.net.encode, watched)
+    def monitor(train: tuple[Tensor, Tensor], validation: tuple[Tensor, Tensor]) -> float:
         return monitor_total_correlation(
             feature_covariances(train, FEATURE_EPS),
             feature_covariances(validation, FEATURE_EPS),
@@ -52,6 +51,7 @@ def make_trainer(
         batches_of(*data.views, data.rows, data.batch_size, data.device),
         data.validation,
         options,
+        watched=watched,
         calibration=calibration,
         monitor=monitor,
         callbacks=callbacks,

@@ -5,9 +5,15 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from dscca.linalg import full_precision
 from dscca.polar import Method, polar
+
+Reduction = Literal["mean", "sum"]
+
+_BLOCK_SCORES = 2**24
+"""Scores that are held at a time."""
 
 
 def cca_loss(
@@ -169,7 +175,7 @@ class _CCALoss(torch.autograd.Function):
         C = torch.cat([F1 - F1.mean(dim=0), F2 - F2.mean(dim=0)], dim=1)
         with full_precision():
             S = (C.T @ C).double() / (n - 1)
-            J1, J2 = _inverse_factors(S[:d, :d], S[d:, d:], reg)
+            J1, J2 = inverse_factors(S[:d, :d], S[d:, d:], reg)
             M = J1 @ S[:d, d:] @ J2.T
             Q = polar(M, method, bound=1.0)  # canonical correlations are at most 1
             D12 = J1.T @ Q @ J2
@@ -185,7 +191,7 @@ class _CCALoss(torch.autograd.Function):
         return G[:, : ctx.split], G[:, ctx.split :], None, None
 
 
-def _inverse_factors(
+def inverse_factors(
     S11: Float[Tensor, "d1 d1"], S22: Float[Tensor, "d2 d2"], reg: tuple[float, float]
 ) -> list[Tensor]:
     """Return the inverses of the Cholesky factors of ``S11 + r1 I`` and ``S22 + r2 I``."""
@@ -199,3 +205,45 @@ def _inverse_factors(
 def _inverse_factor(S: Tensor, identity: Tensor) -> Tensor:
     L, _ = torch.linalg.cholesky_ex(S)
     return torch.linalg.solve_triangular(L, identity, upper=False)
+
+
+def ranking_loss(
+    P1: Float[Tensor, "n k"],
+    P2: Float[Tensor, "n k"],
+    margin: float = 0.5,
+    reduction: Reduction = "mean",
+) -> Float[Tensor, ""]:
+    r"""Return the pairwise ranking loss (the paper's equation 7) of projections, both ways.
+
+    With the cosine :math:`s_{ij}` of row i of P1 and row j of P2, the sum over mismatched pairs is
+
+    .. math::
+
+        \mathcal{L} = \sum_{i} \sum_{j \ne i} \max(0, m - s_{ii} + s_{ij})
+                    + \sum_{i} \sum_{j \ne i} \max(0, m - s_{ii} + s_{ji}).
+
+    Parameters
+    ----------
+    P1, P2 : projections of n pairs, row i of one matching row i of the other
+    margin : m, by which a match is to score above any mismatch
+    reduction : ``"sum"`` for the paper's formula, ``"mean"`` for its n(n - 1)-th part: the mean
+        over mismatched pairs, summed over both directions, as in the code of Dorfer et al. (2018)
+
+    Notes
+    -----
+    Scores are formed in blocks of rows; without a gradient to keep, memory does not grow with n².
+    """
+    n = len(P1)
+    if n < 2:
+        raise ValueError(f"a ranking needs at least 2 pairs, got {n}.")
+    A, B = normalize(P1), normalize(P2)
+    matched = (A * B).sum(dim=1)
+    total = torch.zeros_like(matched[0])
+    with full_precision():
+        for start in range(0, n, max(1, _BLOCK_SCORES // n)):
+            rows = slice(start, start + max(1, _BLOCK_SCORES // n))
+            scores = A[rows] @ B.T
+            scores.diagonal(offset=start).fill_(-torch.inf)  # a match is no mismatch
+            total = total + (margin - matched[rows, None] + scores).relu().sum()
+            total = total + (margin - matched + scores).relu().sum()
+    return total / (n * (n - 1)) if reduction == "mean" else total

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from dscca.deep.layers import DynamicLinear
-from dscca.head import BLOCK_ROWS
+from dscca.head import BLOCK_ROWS, encode_both
 
 
 @cache
@@ -117,6 +117,27 @@ class Objective(nn.Module):
         """Return the loss of a batch of features f, g of standardised views x, y."""
         raise NotImplementedError
 
+    def validate(
+        self,
+        features: tuple[Tensor, Tensor],
+        x: Tensor,
+        y: Tensor,
+        training: tuple[Tensor, Tensor],
+    ) -> dict[str, Tensor | float]:
+        """Return an epoch's figures for the history, ``val_loss`` among them.
+
+        Parameters
+        ----------
+        features : of all validation samples, at inference
+        x, y : the standardised validation views
+        training : features of a sample of training rows, at inference
+        """
+        return {"val_loss": self(*features, x, y)}
+
+    def criterion(self, row: dict[str, float]) -> float:
+        """Return what is smallest at the epoch whose parameters are kept, of a history row."""
+        return row["val_loss"]
+
 
 class TwoViewModel(nn.Module):
     """A network and its objective, which is all the training engine knows."""
@@ -135,12 +156,18 @@ class TwoViewModel(nn.Module):
         return value
 
     @torch.no_grad()
-    def evaluate(self, x: Tensor, y: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the loss on a whole data set at inference, and the features."""
+    def evaluate(
+        self, x: Tensor, y: Tensor, watched: tuple[Tensor, Tensor]
+    ) -> tuple[dict[str, Tensor | float], tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Return the objective's figures of validation views at inference, and features.
+
+        The features are those of some `watched` training rows, and of the validation samples.
+        """
         with evaluating(self):
-            f, g = self.net.encode(x, 0), self.net.encode(y, 1)
-            loss: Tensor = self.objective(f, g, *self.net.standardize(x.to(f), y.to(g)))
-            return loss, (f, g)
+            f, g = encode_both(self.net.encode, (x, y))
+            training = encode_both(self.net.encode, watched)
+            standardized = self.net.standardize(x.to(f), y.to(g))
+            return self.objective.validate((f, g), *standardized, training), training, (f, g)
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class State:
 
     epoch: int = 0
     best_epoch: int = -1
-    best_loss: float = float("inf")
+    best_criterion: float = float("inf")
     best_scaled: bool = True
     history: list[dict[str, float]] = field(default_factory=list)
     stopped: bool = False
@@ -63,9 +63,11 @@ class Trainer:
     model : what is trained, on its device
     batches : training data
     validation : both views of the validation data, on the device
-    calibration : both views of a sample of training rows, on the device, for the statistics of
-        averaged weights
-    monitor : returns the total correlation of validation features, for the history
+    watched : both views of a sample of training rows, on the device, whose features go to the
+        objective's ``validate`` and to `monitor`
+    calibration : the same, for the statistics of averaged weights
+    monitor : returns the total correlation of validation features, from these training features
+        and those, for the history
     """
 
     def __init__(
@@ -75,13 +77,15 @@ class Trainer:
         validation: tuple[Tensor, Tensor],
         options: Options,
         *,
+        watched: tuple[Tensor, Tensor],
         calibration: tuple[Tensor, Tensor],
-        monitor: Callable[[tuple[Tensor, Tensor]], float] | None = None,
+        monitor: Callable[[tuple[Tensor, Tensor], tuple[Tensor, Tensor]], float] | None = None,
         callbacks: Sequence[Callback] = (),
         verbose: int = 0,
     ) -> None:
         self.model, self.batches, self.validation = model, batches, validation
-        self.options, self.calibration, self.monitor = options, calibration, monitor
+        self.watched, self.calibration, self.monitor = watched, calibration, monitor
+        self.options = options
         self.callbacks, self.verbose = callbacks, verbose
         self.device = next(model.parameters()).device
         self.optimizer = make_optimizer(
@@ -161,17 +165,17 @@ class Trainer:
             self._load({**backup, **self.average})
             recalibrate(self.model, *self.calibration)
         try:
-            value, features = self.model.evaluate(*self.validation)
-            loss = float(value)
+            figures, *features = self.model.evaluate(*self.validation, self.watched)
+            row = {name: float(value) for name, value in figures.items()}
         except LinAlgError:
-            loss = float("nan")
-        if not np.isfinite(loss):
+            row = {"val_loss": float("nan")}
+        if not np.isfinite(row["val_loss"]):
             self._diverged(f"the validation loss of epoch {self.state.epoch + 1}")
-        row = {"val_loss": loss}
         if self.monitor is not None:
-            row["val_tc"] = self.monitor(features)
-        if loss < self.state.best_loss:
-            self.state.best_loss, self.state.best_epoch = loss, self.state.epoch
+            row["val_tc"] = self.monitor(*features)
+        criterion = self.model.objective.criterion(row)
+        if criterion < self.state.best_criterion:
+            self.state.best_criterion, self.state.best_epoch = criterion, self.state.epoch
             self.state.best_scaled = self.model.net.scaled
             copy_into(self.best, self.model.state_dict())
         if backup is not None:

@@ -1,0 +1,178 @@
+"""Flickr8k at the paper's settings: recall in both directions on the 1,000 test images.
+
+``python -m benchmarks.flickr8k FOLDER RECORDS.json`` trains the settings below on the official
+split and keeps one record per setting and seed; what is in the file already is not run again, and
+with ``--checkpoints`` a run goes on where it was stopped. ``--search`` tries the paper's grid and
+records validation recalls only. FOLDER holds ``resnet50.npz`` and ``text300.npz`` (features and
+files) and the official lists. The protocol is ``--epochs 500 --seeds 5``, for a GPU.
+"""
+
+import argparse
+import json
+import platform
+import time
+import zlib
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import dscca
+from benchmarks.timing import processor
+from dscca.metrics import evaluate_retrieval
+
+KS = (1, 5, 10)
+NETWORKS = {"n_components": 128, "hidden": (1024, 512), "batch_size": 1024, "verbose": 0}
+RANKING = {"margin": 0.5, "alpha": 0.9}
+SCALING = {"scale_hidden": (128,), "warmup": 50}
+SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "CCA": ("LinearCCA", {"n_components": 128, "reg": "auto"}),
+    "DCCA": ("DCCA", NETWORKS),
+    "R. CCA": ("RankingCCA", {**NETWORKS, **RANKING}),
+    "DS-R. CCA, z": ("DSRankingCCA", {**NETWORKS, **RANKING, **SCALING, "context": "z"}),
+    "DS-R. CCA, x": ("DSRankingCCA", {**NETWORKS, **RANKING, **SCALING, "context": "x"}),
+    "DS-R. CCA, z and x": ("DSRankingCCA", {**NETWORKS, **RANKING, **SCALING, "context": "zx"}),
+}
+GRID = {"margin": (0.4, 0.5, 0.6, 0.7, 0.8), "alpha": (0.85, 0.9, 0.95, 0.97)}
+
+
+class OutOfTimeError(Exception):
+    """The time that was given is over; the run's checkpoint stays."""
+
+
+def load(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return image and text features of the official train, dev and test lists."""
+    images, texts = (np.load(folder / name) for name in ("resnet50.npz", "text300.npz"))
+    if list(images["files"]) != list(texts["files"]):
+        raise ValueError(f"the feature files in {folder} are not of the same images in one order.")
+    row = {str(name): i for i, name in enumerate(images["files"])}
+    views = [part["features"].astype(np.float32) for part in (images, texts)]
+    data = {}
+    for part in ("train", "dev", "test"):
+        names = (folder / f"Flickr_8k.{part}Images.txt").read_text().split()
+        rows = [row[name] for name in names]
+        data[part] = (views[0][rows], views[1][rows])
+    return data
+
+
+def recalls(model: Any, views: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
+    """Return recalls in per cent: image to text, then text to image."""
+    table = evaluate_retrieval(*model.transform(*views), ks=KS)
+    directions = {"image to text": "x to y", "text to image": "y to x"}
+    return {
+        f"{name} R@{k}": 100 * float(table.loc[direction, f"R@{k}"])
+        for name, direction in directions.items()
+        for k in KS
+    }
+
+
+def fit(
+    method: str,
+    parameters: dict[str, Any],
+    data: dict[str, Any],
+    folder: Path | None,
+    deadline: float,
+) -> tuple[Any, dict[str, Any]]:
+    """Train one model and return it with the facts that its record shares with all others."""
+
+    def in_time(row: dict[str, float]) -> None:
+        if time.monotonic() > deadline:
+            raise OutOfTimeError
+
+    estimator = getattr(dscca, method)
+    own = dict(parameters)
+    if method != "LinearCCA":
+        own |= {"checkpoint_dir": folder, "callbacks": (in_time,)}
+    start = time.perf_counter()
+    model = estimator(**own).fit(*data["train"], X_val=data["dev"][0], y_val=data["dev"][1])
+    seconds = time.perf_counter() - start
+    history = getattr(model, "history_", None)
+    validation = recalls(model, data["dev"])
+    return model, {
+        "method": method,
+        "parameters": parameters,
+        "validation": validation,
+        "validation_sum": sum(validation.values()),
+        "validation_tc": model.score(*data["dev"]),
+        "best_epoch": getattr(model, "best_epoch_", None),
+        "head_reg": getattr(model, "head_reg_", getattr(model, "reg_", None)),
+        "fit_seconds": seconds if history is None else float(history["seconds"].sum()),
+        "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else processor(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "dscca": dscca.__version__,
+        },
+    }
+
+
+def jobs(arguments: argparse.Namespace) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield setting, method and parameters of every run, a seed of all settings after another."""
+    deep = {"epochs": arguments.epochs, "precision": arguments.precision}
+    grid = [dict(zip(GRID, values, strict=True)) for values in product(*GRID.values())]
+    for seed in range(arguments.seeds):
+        for name in arguments.only or SETTINGS:
+            method, parameters = SETTINGS[name]
+            if method == "LinearCCA":
+                if seed == 0:
+                    yield name, method, parameters
+                continue
+            for choice in grid if arguments.search and "margin" in parameters else [{}]:
+                changes = {**deep, "random_state": seed, **choice, **arguments.set}
+                if "warmup" in parameters:
+                    changes.setdefault("warmup", min(parameters["warmup"], arguments.epochs // 2))
+                yield name, method, {**parameters, **changes}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("records", type=Path)
+    parser.add_argument("--epochs", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--only", action="append", choices=list(SETTINGS), help="settings to run")
+    parser.add_argument("--set", type=json.loads, default={}, help="changed parameters, as JSON")
+    parser.add_argument("--search", action="store_true", help="the paper's grid, validation only")
+    parser.add_argument("--checkpoints", type=Path, help="folder for runs that were stopped")
+    parser.add_argument("--minutes", type=float, default=np.inf, help="time until a run is stopped")
+    arguments = parser.parse_args()
+
+    data = load(arguments.folder)
+    deadline = time.monotonic() + 60 * arguments.minutes
+    records = json.loads(arguments.records.read_text()) if arguments.records.exists() else []
+    for name, method, parameters in jobs(arguments):
+        asked = json.loads(json.dumps(parameters))
+        if any(r["setting"] == name and r["parameters"] == asked for r in records):
+            continue
+        checkpoints = None
+        if arguments.checkpoints is not None:
+            label = zlib.crc32(json.dumps([name, asked]).encode())
+            checkpoints = arguments.checkpoints / f"{label:08x}"
+        try:
+            model, facts = fit(method, parameters, data, checkpoints, deadline)
+        except OutOfTimeError:
+            print(f"{name}: stopped, to go on from {checkpoints}")
+            return
+        record = {"setting": name, **facts}
+        if not arguments.search:
+            record["test"] = recalls(model, data["test"])
+            record["test_sum"] = sum(record["test"].values())
+            record["test_tc"] = model.score(*data["test"])
+        records.append(record)
+        arguments.records.parent.mkdir(parents=True, exist_ok=True)
+        arguments.records.write_text(json.dumps(records, indent=1) + "\n")
+        shown = record.get("test", record["validation"])
+        print(
+            f"{name:20} seed {parameters.get('random_state')}  "
+            + "  ".join(f"{value:.1f}" for value in shown.values())
+            + f"  sum {sum(shown.values()):.1f}  best epoch {record['best_epoch']}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
