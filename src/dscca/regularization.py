@@ -31,6 +31,14 @@ def per_view(name: str, value: Any) -> tuple[float, float]:
     return float(pair[0]), float(pair[-1])
 
 
+def positive_per_view(name: str, value: Any) -> tuple[float, float]:
+    """Return one positive value for both views, or a pair, as a pair."""
+    pair = per_view(name, value)
+    if 0 in pair:
+        raise ValueError(f"{name} must be positive for both views, got {value!r}.")
+    return pair
+
+
 @dataclass
 class RegularizerChoice:
     """The chosen pair, its mean validation total correlation, and all pairs that were tried."""

@@ -13,6 +13,7 @@ from dscca.deep.losses import feature_correlations, reconstruction_error
 from dscca.deep.models import DCCA, CCAObjective
 from dscca.deep.network import Objective, TwoViewNet
 from dscca.deep.reconstruction import Decoders, Reconstructing
+from dscca.regularization import positive_per_view
 
 
 class DCCAEObjective(CCAObjective):
@@ -66,7 +67,9 @@ class DCCAE(Reconstructing, DCCA):
         self.reconstruction = reconstruction
 
     def _objective(self, net: TwoViewNet) -> Objective:
-        return DCCAEObjective(self._regs(), self._decoders(net), self.reconstruction)
+        reg = positive_per_view("reg", self.reg)
+        decoders = self._decoders(net.widths(self.input_shapes_))
+        return DCCAEObjective(reg, decoders, self.reconstruction)
 
     def _codes(self, f: Tensor | None, g: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         return f, g
@@ -130,8 +133,8 @@ class CorrNet(Reconstructing):
         self.correlation = correlation
 
     def _objective(self, net: TwoViewNet) -> Objective:
-        net.shared_width(self.input_shapes_)
-        return CorrNetObjective(self._decoders(net), self.correlation)
+        width = net.shared_width(self.input_shapes_)
+        return CorrNetObjective(self._decoders((width, width)), self.correlation)
 
     def _codes(self, f: Tensor | None, g: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         h = g if f is None else f if g is None else f + g

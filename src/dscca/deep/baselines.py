@@ -24,7 +24,7 @@ from dscca.deep.models import DCCA, CCAObjective
 from dscca.deep.network import Objective, TwoViewModel, TwoViewNet
 from dscca.deep.preparation import FittingData
 from dscca.deep.training import State
-from dscca.regularization import per_view
+from dscca.regularization import per_view, positive_per_view
 
 _NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 _POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -255,16 +255,14 @@ class L0CCA(DCCA):
         return super()._finish(model, state, data)
 
     def _assembled(self, which: int, encoder: nn.Module) -> nn.Module:
-        noise = per_view("noise", self.noise)[which]
-        if not noise:
-            raise ValueError(f"noise must be positive for both views, got {self.noise!r}.")
+        noise = positive_per_view("noise", self.noise)[which]
         gates = StochasticGates(self.input_shapes_[which], noise)
         return nn.Sequential(OrderedDict(gates=gates, encoder=encoder))
 
     def _objective(self, net: TwoViewNet) -> Objective:
         encoders: Any = net.encoders
         return L0CCAObjective(
-            self._regs(),
+            positive_per_view("reg", self.reg),
             [encoder.gates for encoder in encoders],
             per_view("sparsity", self.sparsity),
             self.reduction,

@@ -25,7 +25,7 @@ from dscca.deep.layers import MLP
 from dscca.deep.network import Objective, Standardize, TwoViewModel, TwoViewNet
 from dscca.deep.optimizers import OPTIMIZERS
 from dscca.deep.preparation import FittingData, prepare
-from dscca.deep.restoring import check_size, load_net, stored_inputs
+from dscca.deep.restoring import load_net, new_network, stored_inputs
 from dscca.deep.sizes import widths_per_view
 from dscca.deep.training import Callback, DivergedError, Options, State
 from dscca.head import encode_both, feature_covariances, fit_head, project, training_sums
@@ -257,7 +257,7 @@ class DeepEstimator(TwoViewEstimator):
             device=resolve_device(self.device),
         )
         self.input_shapes_ = data.shapes
-        model = self._build(data.inputs, seed).to(data.device)
+        model = self._model(data.inputs, seed).to(data.device)
         check_features(model.net, data.validation, self.n_components)
         options = Options(
             **{k: getattr(self, k) for k in Options.__dataclass_fields__ if k != "seed"}, seed=seed
@@ -281,21 +281,21 @@ class DeepEstimator(TwoViewEstimator):
             raise
         return self._finish(model, state, data)
 
-    def _build(self, inputs: tuple[Standardize, ...], seed: int) -> TwoViewModel:
+    def _model(self, inputs: tuple[Standardize, ...], seed: int) -> TwoViewModel:
         """Return a new network for views of ``input_shapes_``, and its objective."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            if self.encoders is not None:
-                if len(self.encoders) != 2:
-                    raise ValueError(f"encoders must be a pair, got {len(self.encoders)} of them.")
-                encoders = tuple(copy.deepcopy(encoder) for encoder in self.encoders)
-            else:
-                encoders = tuple(
-                    self._encoder(i, shape[0]) for i, shape in enumerate(self.input_shapes_)
-                )
-            encoders = tuple(self._assembled(i, encoder) for i, encoder in enumerate(encoders))
-            net = TwoViewNet(inputs, encoders)
+            net = self._network(inputs)
             return TwoViewModel(net, self._objective(net))
+
+    def _network(self, inputs: tuple[Standardize, ...]) -> TwoViewNet:
+        if self.encoders is not None:
+            if len(self.encoders) != 2:
+                raise ValueError(f"encoders must be a pair, got {len(self.encoders)} of them.")
+            encoders = [copy.deepcopy(encoder) for encoder in self.encoders]
+        else:
+            encoders = [self._encoder(i, shape[0]) for i, shape in enumerate(self.input_shapes_)]
+        return TwoViewNet(inputs, tuple(self._assembled(i, e) for i, e in enumerate(encoders)))
 
     def _finish(self, model: TwoViewModel, state: State, data: FittingData) -> Self:
         """Fit the head on the training features and set the fitted attributes."""
@@ -351,9 +351,8 @@ class DeepEstimator(TwoViewEstimator):
         self.input_shapes_ = tuple(tuple(int(n) for n in s) for s in facts["input_shapes"])
         if [s[0] for s in self.input_shapes_] != [self.n_features_in_, self.n_features_y_]:
             raise ValueError("the numbers of features do not fit the shapes of samples")
-        build = partial(self._build, stored_inputs(net, self.input_shapes_), seed=0)
-        check_size(build, net)
-        self.net_ = build().net
+        build = partial(self._network, stored_inputs(net, self.input_shapes_))
+        self.net_ = new_network(build, net)
         load_net(self.net_, net, self.input_shapes_, (self.x_feature_mean_, self.y_feature_mean_))
         self.net_.scaled = bool(facts["scaled"])
         self.head_reg_ = per_view("head_reg", facts["head_reg"])

@@ -11,7 +11,7 @@ from dscca.deep.estimator import DeepEstimator
 from dscca.deep.losses import cca_loss
 from dscca.deep.network import Objective, TwoViewNet
 from dscca.deep.scaling import DynamicScaling
-from dscca.regularization import per_view
+from dscca.regularization import positive_per_view
 
 
 class CCAObjective(Objective):
@@ -68,13 +68,7 @@ class DCCA(DeepEstimator):
         self.reg = reg
 
     def _objective(self, net: TwoViewNet) -> Objective:
-        return CCAObjective(self._regs())
-
-    def _regs(self) -> tuple[float, float]:
-        reg = per_view("reg", self.reg)
-        if 0 in reg:
-            raise ValueError(f"reg must be positive for both views, got {self.reg!r}.")
-        return reg
+        return CCAObjective(positive_per_view("reg", self.reg))
 
 
 class DSDCCA(DynamicScaling, DCCA):

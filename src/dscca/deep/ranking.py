@@ -5,7 +5,6 @@ from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
@@ -15,9 +14,8 @@ from dscca.deep.layers import Context
 from dscca.deep.losses import Reduction, ranking_loss
 from dscca.deep.network import Objective, TwoViewNet
 from dscca.deep.scaling import DynamicScaling
-from dscca.head import encode_both
 from dscca.metrics import recall_at, retrieval_ranks
-from dscca.regularization import per_view
+from dscca.regularization import positive_per_view
 
 Selection = Literal["loss", "recall"]
 
@@ -121,11 +119,8 @@ class RankingCCA(DeepEstimator):
         self.selection = selection
 
     def _objective(self, net: TwoViewNet) -> Objective:
-        reg = per_view("reg", self.reg)
-        if 0 in reg:
-            raise ValueError(f"reg must be positive for both views, got {self.reg!r}.")
-        probes = encode_both(net.encode, [torch.zeros(1, *shape) for shape in self.input_shapes_])
-        layer = CCALayer(*(p.flatten(1).shape[1] for p in probes), alpha=self.alpha, reg=reg)
+        reg = positive_per_view("reg", self.reg)
+        layer = CCALayer(*net.widths(self.input_shapes_), alpha=self.alpha, reg=reg)
         return RankingObjective(
             layer,
             margin=self.margin,

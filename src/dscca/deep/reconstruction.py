@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from torch import Tensor, nn
 from dscca.base import Variates
 from dscca.deep.estimator import DeepEstimator
 from dscca.deep.layers import MLP
-from dscca.deep.network import Objective, TwoViewNet
+from dscca.deep.network import Objective
+from dscca.deep.restoring import new_network
 from dscca.deep.sizes import widths_per_view
 from dscca.deep.sources import take
 from dscca.head import row_chunks
@@ -64,9 +66,8 @@ class Reconstructing(DeepEstimator):
 
     decoders_: Decoders
 
-    def _decoders(self, net: TwoViewNet) -> Decoders:
-        """Return new decoders for the features of `net`."""
-        widths = net.widths(self.input_shapes_)
+    def _decoders(self, widths: Sequence[int]) -> Decoders:
+        """Return new decoders for so many features of either view."""
         return Decoders(widths, widths_per_view("hidden", self.hidden), self.input_shapes_)
 
     def _codes(self, f: Tensor | None, g: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
@@ -123,6 +124,8 @@ class Reconstructing(DeepEstimator):
         names = [name for name in state if name.startswith("decoders/")]
         arrays = {name.removeprefix("decoders/"): state.pop(name) for name in names}
         super().restore_state(state)
-        self.decoders_ = self._decoders(self.net_).requires_grad_(False).eval()
+        widths = len(self.x_feature_mean_), len(self.y_feature_mean_)
+        decoders = new_network(partial(self._decoders, widths), arrays)
+        self.decoders_ = decoders.requires_grad_(False).eval()
         values = {name: torch.from_numpy(array) for name, array in arrays.items()}
         self.decoders_.load_state_dict(values)

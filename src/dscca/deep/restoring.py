@@ -1,12 +1,13 @@
 """Networks of saved models, whose arrays may come from anywhere."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from dscca.deep.network import Standardize, TwoViewModel, TwoViewNet
+from dscca.deep.network import Standardize, TwoViewNet
 from dscca.head import encode_both
 
 
@@ -26,16 +27,21 @@ def stored_inputs(
     return x, y
 
 
-def check_size(build: Callable[[], TwoViewModel], arrays: dict[str, NDArray[Any]]) -> None:
-    """Refuse to build a network that is not the stored one, before it takes any memory.
+Network = TypeVar("Network", bound=nn.Module)
 
-    A few bytes of a file can ask for a network of any size.
+
+def new_network(build: Callable[[], Network], arrays: dict[str, NDArray[Any]]) -> Network:
+    """Return what `build` makes, if it is what the arrays were taken from.
+
+    That is seen before it takes any memory: a few bytes of a file can ask for any size.
     """
-    with torch.device("meta"):
-        planned = build().net.state_dict()
-    for name, value in planned.items():
-        if name not in arrays or arrays[name].size != value.numel():
-            raise ValueError(f"the network would have {name} of shape {tuple(value.shape)}")
+    with torch.random.fork_rng(devices=[]):
+        with torch.device("meta"):
+            planned = build().state_dict()
+        for name, value in planned.items():
+            if name not in arrays or arrays[name].size != value.numel():
+                raise ValueError(f"the network would have {name} of shape {tuple(value.shape)}")
+        return build()
 
 
 def load_net(
