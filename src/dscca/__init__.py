@@ -11,14 +11,26 @@ if TYPE_CHECKING:
     from dscca import datasets, metrics, stats
     from dscca.deep.models import DCCA, DSDCCA
     from dscca.linear import LinearCCA
+    from dscca.nonparametric import NCCA
     from dscca.persistence import load
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["DCCA", "DSDCCA", "LinearCCA", "all_estimators", "datasets", "load", "metrics", "stats"]
+__all__ = [
+    "DCCA",
+    "DSDCCA",
+    "NCCA",
+    "LinearCCA",
+    "all_estimators",
+    "datasets",
+    "load",
+    "metrics",
+    "stats",
+]
 
 _ESTIMATORS = {
     "LinearCCA": "dscca.linear",
+    "NCCA": "dscca.nonparametric",
     "DCCA": "dscca.deep.models",
     "DSDCCA": "dscca.deep.models",
 }
