@@ -87,7 +87,7 @@ def nearest_approximately(points: Tensor, k: int, *, seed: int) -> Neighbors:
     faiss = _faiss()
     n, a = points.shape
     data = points.float().numpy(force=True)
-    cells = max(1, round(4 * n**0.5))
+    cells = min(n, round(4 * n**0.5))
     index = faiss.IndexIVFFlat(faiss.IndexFlatL2(a), a, cells)
     index.cp.seed, index.cp.min_points_per_centroid = seed, 1
     index.train(data)
