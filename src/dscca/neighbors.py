@@ -15,8 +15,8 @@ _MIN_ROWS = 64
 """Queries that are searched at a time at least, so that reading the points pays."""
 _GROUP = 64
 """Points whose least distance stands for them in the first round of the search."""
-_QUANTUM = 2.0**40
-"""Distances are compared in steps of 1 / _QUANTUM; see :func:`nearest`."""
+_UNIT = 2.0**20
+"""Distances are compared in whole units, of 1 / _UNIT² of the given; see :func:`nearest`."""
 
 
 def nearest(queries: Tensor, points: Tensor, k: int, *, first: int | None = None) -> Neighbors:
@@ -37,6 +37,7 @@ def nearest(queries: Tensor, points: Tensor, k: int, *, first: int | None = None
     first : number of the point that the first query is, when queries are points in their order;
         each is then its own nearest neighbour, even among duplicates
     """
+    queries, points = queries * _UNIT, points * _UNIT  # exact, and then rounding is one pass
     n, norms = len(points), points.square().sum(dim=1)
     rows = max(_MIN_ROWS, _BLOCK_ENTRIES // n)
     buffer = torch.empty(min(rows, len(queries)), n, dtype=points.dtype, device=points.device)
@@ -46,7 +47,7 @@ def nearest(queries: Tensor, points: Tensor, k: int, *, first: int | None = None
         part = slice(start, start + rows)
         q = queries[part]
         distances = torch.addmm(norms, q, points.T, alpha=-2, out=buffer[: len(q)])
-        distances.mul_(_QUANTUM).round_().div_(_QUANTUM)
+        distances.round_()
         if first is not None:
             lines = torch.arange(len(q), device=points.device)
             distances[lines, lines + (first + start)] = -torch.inf
@@ -56,7 +57,7 @@ def nearest(queries: Tensor, points: Tensor, k: int, *, first: int | None = None
         else:
             least = -norms[first + start : first + start + len(q), None]
         indices[part], offsets[part] = found, (values - least).clamp_min(0)
-    return indices, offsets
+    return indices, offsets.div_(_UNIT**2)
 
 
 def _smallest(distances: Tensor, k: int) -> tuple[Tensor, Tensor]:
