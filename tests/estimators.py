@@ -14,6 +14,9 @@ DEEP = {
 }
 SMALL = {
     "LinearCCA": lambda **parameters: dscca.LinearCCA(**{**LINEAR, **parameters}),
+    "NCCA": lambda **parameters: dscca.NCCA(
+        **{**LINEAR, "n_neighbors": 3, "random_state": 0, "head_reg": 1e-3, **parameters}
+    ),
     "DCCA": lambda **parameters: dscca.DCCA(**{**DEEP, **parameters}),
     "DSDCCA": lambda **parameters: dscca.DSDCCA(
         **{**DEEP, "scale_hidden": (4,), "warmup": 2, **parameters}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dscca.deep.models import DCCA, DSDCCA
     from dscca.deep.ranking import DSRankingCCA, RankingCCA
     from dscca.linear import LinearCCA
+    from dscca.nonparametric import NCCA
     from dscca.persistence import load
     from dscca.retrieval import CrossModalIndex
 
@@ -24,6 +25,7 @@ __all__ = [
     "DCCAE",
     "DSDCCA",
     "L0CCA",
+    "NCCA",
     "CorrNet",
     "CrossModalIndex",
     "DSRankingCCA",
@@ -41,6 +43,7 @@ __all__ = [
 
 _ESTIMATORS = {
     "LinearCCA": "dscca.linear",
+    "NCCA": "dscca.nonparametric",
     "DCCA": "dscca.deep.models",
     "DSDCCA": "dscca.deep.models",
     "DCCAE": "dscca.deep.autoencoders",

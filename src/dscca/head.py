@@ -100,10 +100,17 @@ def training_sums(
     blocks : pairs of blocks of both views' training rows
     eps : rounding unit of the features
     """
+    return feature_sums(((raw, encode_both(encode, raw)) for raw in blocks), eps)
+
+
+def feature_sums(
+    blocks: Iterable[tuple[Sequence[Tensor], Sequence[Tensor]]], eps: float
+) -> tuple[Covariances, tuple[CrossScatter, CrossScatter]]:
+    """Return the same as :func:`training_sums` from rows of both views with their features."""
     moments: Moments | None = None
     scatters: list[CrossScatter] = []
-    for raw in blocks:
-        features = [f.double() for f in encode_both(encode, raw)]
+    for raw, encoded in blocks:
+        features = [f.double() for f in encoded]
         flat = [view.flatten(start_dim=1).double() for view in raw]
         if not scatters:
             scatters = [CrossScatter(x.mean(dim=0)) for x in flat]

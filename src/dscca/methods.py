@@ -59,6 +59,14 @@ METHODS = (
         default={"reg": "auto"},
     ),
     Method(
+        "ncca",
+        "NCCA",
+        "NCCA",
+        "michaeli2016nonparametric",
+        "Singular functions of the joint density, estimated from nearest neighbours.",
+        fixed={"variance": 0.8},
+    ),
+    Method(
         "dcca",
         "DCCA",
         "DCCA",
