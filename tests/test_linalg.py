@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from dscca.linalg import (
     Covariances,
-    Moments,
     SingularCovarianceError,
     canonical_directions,
     fix_signs,
     whitening,
 )
+from dscca.moments import Moments, RunningMoments
 from dscca.polar import newton_schulz, nuclear_norm, polar_factor
 from problems import paired
 

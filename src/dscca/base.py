@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dscca import metrics, persistence
-from dscca.linalg import Moments
+from dscca.moments import Moments
 from dscca.views import (
     View,
     check_paired,

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dscca.linalg import full_precision
+from dscca.moments import full_precision
 from dscca.polar import Method, polar
 
 
