@@ -12,8 +12,12 @@ DEEP = {
     "random_state": 0,
     "head_reg": 1e-3,
 }
+FEATURES = {**LINEAR, "rank": 8, "reg": 0.1, "random_state": 0}
 SMALL = {
     "LinearCCA": lambda **parameters: dscca.LinearCCA(**{**LINEAR, **parameters}),
+    "KCCA": lambda **parameters: dscca.KCCA(**{**LINEAR, "reg": 0.1, **parameters}),
+    "FourierCCA": lambda **parameters: dscca.FourierCCA(**{**FEATURES, **parameters}),
+    "NystromCCA": lambda **parameters: dscca.NystromCCA(**{**FEATURES, **parameters}),
     "DCCA": lambda **parameters: dscca.DCCA(**{**DEEP, **parameters}),
     "DSDCCA": lambda **parameters: dscca.DSDCCA(
         **{**DEEP, "scale_hidden": (4,), "warmup": 2, **parameters}

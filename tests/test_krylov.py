@@ -65,6 +65,6 @@ def test_not_to_converge_is_an_error():
 
 
 def test_large_matrices_take_the_iteration_and_agree():
-    M = spectrum_matrix(900, 800, np.linspace(1, 0.01, 800))
+    M = spectrum_matrix(1700, 1600, np.linspace(1, 0.01, 1600))
     check(M, 5, leading_svd(M, 5))
     assert leading_svd(M[:10], 3)[0].shape == (10, 3)

@@ -10,15 +10,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dscca import datasets, metrics, stats
     from dscca.deep.models import DCCA, DSDCCA
+    from dscca.kernel import KCCA, FourierCCA, NystromCCA
     from dscca.linear import LinearCCA
     from dscca.persistence import load
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["DCCA", "DSDCCA", "LinearCCA", "all_estimators", "datasets", "load", "metrics", "stats"]
+__all__ = [
+    "DCCA",
+    "DSDCCA",
+    "KCCA",
+    "FourierCCA",
+    "LinearCCA",
+    "NystromCCA",
+    "all_estimators",
+    "datasets",
+    "load",
+    "metrics",
+    "stats",
+]
 
 _ESTIMATORS = {
     "LinearCCA": "dscca.linear",
+    "KCCA": "dscca.kernel",
+    "FourierCCA": "dscca.kernel",
+    "NystromCCA": "dscca.kernel",
     "DCCA": "dscca.deep.models",
     "DSDCCA": "dscca.deep.models",
 }

@@ -5,7 +5,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-_DENSE = 768
+_DENSE = 1536
 """Matrices of at most so many rows or columns are decomposed whole, which is then quicker."""
 
 _BLOCKS = 10
@@ -135,8 +135,9 @@ class _Basis:
         for _ in range(2):
             if self.vectors.shape[1]:
                 block = block - self.vectors @ (self.vectors.T @ block)
-            U, s, _ = torch.linalg.svd(block, full_matrices=False)
-            block = U[:, s > 1e-13 * norm]
+            Q, R = torch.linalg.qr(block)
+            U, s, _ = torch.linalg.svd(R)
+            block = Q @ U[:, s > 1e-13 * norm]
             norm = torch.ones_like(norm)
         return block
 

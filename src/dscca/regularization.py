@@ -21,7 +21,7 @@ GRID = tuple(float(r) for r in np.logspace(-8, 2, 11))
 """The paper's range, 1e-8 to 1e2."""
 
 
-_LARGE = 768
+_LARGE = 1536
 """Beyond it an iteration for the leading directions beats the decomposition of a Gram matrix."""
 
 
