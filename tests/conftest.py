@@ -13,7 +13,13 @@ except ImportError:  # a machine where nothing can be installed: shapes go unche
 else:
     # The shapes in these modules' annotations are checked on every call.
     install_import_hook(
-        ["dscca.linalg", "dscca.moments", "dscca.polar", "dscca.regularization", "dscca.deep.losses"],
+        [
+            "dscca.linalg",
+            "dscca.moments",
+            "dscca.polar",
+            "dscca.regularization",
+            "dscca.deep.losses",
+        ],
         "beartype.beartype",
     )
 
