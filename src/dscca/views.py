@@ -194,10 +194,15 @@ def _fill(
                 column -= s.to(column)
 
 
+def device_of(view: View) -> torch.device:
+    """Return where a view lies."""
+    return view.device if isinstance(view, Tensor) else torch.device("cpu")
+
+
 def require_finite(views: dict[str, View]) -> None:
     """Refuse views, given by name, that hold NaN or infinity."""
     for view in views.values():
-        blocks = row_blocks(view, device=torch.device("cpu"), dtype=working_dtype(view))
+        blocks = row_blocks(view, device=device_of(view), dtype=working_dtype(view))
         if not all(bool(block.isfinite().all()) for _, block in blocks):
             raise not_finite_error(views)
 

@@ -141,7 +141,7 @@ class FeatureMapCCA(TwoViewEstimator):
             )
         require_finite({"X_val": held_out[0], "y_val": held_out[1]})
         ranks = (maps[0].rank, maps[1].rank)
-        blocks = _blocks(held_out, ranks, sums.S11.device)
+        blocks = _blocks(held_out, ranks, resolve_device(self.device))
         validation, _ = training_sums(_encoder(maps), blocks, EPS)
         units = (float(ranks[0]), float(ranks[1]))
         return choose_regularizer([(sums, validation)], self.n_components, GRID, units).reg
@@ -196,5 +196,6 @@ def _on_stored(
     """Return mean and directions for the stored map, which knows no whitening factor."""
     factor = used.factor if isinstance(used, LandmarkMap) else None
     if factor is not None:
+        mean, A = mean.to(factor), A.to(factor)
         mean, A = factor @ mean, torch.linalg.solve_triangular(factor.T, A, upper=True)
     return mean.numpy(force=True), A.numpy(force=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import kernel_metrics, pairwise_kernels
 from torch import Tensor
 
-from dscca.views import View, row_blocks
+from dscca.views import View, device_of, row_blocks
 
 KERNELS = frozenset(kernel_metrics()) - {"precomputed"}
 """Names of kernels: scikit-learn's."""
@@ -122,8 +122,8 @@ def in_float64(view: View, rows: NDArray[np.int64] | None = None) -> NDArray[np.
 def require_variation(views: dict[str, View]) -> None:
     """Refuse views, given by name, whose samples are all alike."""
     for name, view in views.items():
-        blocks = row_blocks(view, device=torch.device("cpu"), dtype=torch.float64)
-        first = torch.from_numpy(in_float64(view[:1]))
+        blocks = row_blocks(view, device=device_of(view), dtype=torch.float64)
+        first = torch.from_numpy(in_float64(view[:1])).to(device_of(view))
         if all(bool((block == first).all()) for _, block in blocks):
             raise ValueError(f"view {name} is constant: a correlation needs variation.")
 
