@@ -44,7 +44,7 @@ class KCCA(TwoViewEstimator):
     :math:`\alpha = (K_1 + c_1 I)^{-1} w`, :math:`\beta = (K_2 + c_2 I)^{-1} z`, the problem is
     :math:`\rho w = P_2 z, \rho z = P_1 w`. Two Cholesky factorisations and an iteration for the
     leading pairs solve it to rounding, without an eigen-decomposition of an n x n matrix. Memory is
-    that of two such matrices in float64; for many samples there are
+    that of three such matrices in float64; for many samples there are
     :class:`dscca.NystromCCA` and :class:`dscca.FourierCCA`.
 
     Parameters
@@ -159,6 +159,7 @@ class KCCA(TwoViewEstimator):
             K, mean = self._centred_kernel(which, device)
             smoothers.append(_Smoother(K, self.reg_[which], name))
             means.append(mean)
+            del K  # its place is the next one's
         self.x_kernel_mean_, self.y_kernel_mean_ = means
         self._solve(smoothers[0], smoothers[1])
         return self
@@ -190,8 +191,8 @@ class KCCA(TwoViewEstimator):
         beta, v = second.unit_variance(z)
         correlations = (u * v).sum(dim=0) / (len(u) - 1)
         order = correlations.argsort(descending=True, stable=True)
-        signs = torch.sign(fix_signs(alpha, beta)[0] * alpha).sum(dim=0).sign()
-        alpha, beta, u, v = ((x * signs)[:, order] for x in (alpha, beta, u, v))
+        x, y = fix_signs(torch.cat([alpha, u])[:, order], torch.cat([beta, v])[:, order])
+        (alpha, u), (beta, v) = x.chunk(2), y.chunk(2)
         self.x_dual_, self.y_dual_ = alpha.numpy(force=True), beta.numpy(force=True)
         self.correlations_ = correlations[order].clamp(-1, 1).numpy(force=True)
         self.x_loadings_, self.x_patterns_ = _interpret(self.x_fit_, u)
