@@ -27,6 +27,8 @@ def runs_table(name: str) -> str:
     """Return test TC and times of training runs, over their seeds, one row per setting."""
     records = _read(f"{name}.json")
     settings = list(dict.fromkeys(record["setting"] for record in records))
+    columns = ["setting", "test TC", "seconds", "seeds"]
+    with_memory = "peak_rss_mb" in records[0]
     rows = []
     for setting in settings:
         runs = [record for record in records if record["setting"] == setting]
@@ -38,9 +40,13 @@ def runs_table(name: str) -> str:
                 str(len(runs)),
             ]
         )
+        if with_memory:
+            rows[-1].append(f"{max(run['peak_rss_mb'] for run in runs) / 1e3:.1f}")
+    if with_memory:
+        columns.append("peak memory, GB")
     first = records[0]
     versions = ", ".join(f"{k} {v}" for k, v in first["versions"].items())
-    table = _markdown(("setting", "test TC", "seconds", "seeds"), rows)
+    table = _markdown(columns, rows)
     return f"{table}\n{first['hardware']}, {versions}.\n"
 
 

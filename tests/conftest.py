@@ -15,6 +15,7 @@ else:
     install_import_hook(
         [
             "dscca.linalg",
+            "dscca.moments",
             "dscca.polar",
             "dscca.regularization",
             "dscca.deep.losses",

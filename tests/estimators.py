@@ -12,11 +12,15 @@ DEEP = {
     "random_state": 0,
     "head_reg": 1e-3,
 }
+FEATURES = {**LINEAR, "rank": 8, "reg": 0.1, "random_state": 0}
 SMALL = {
     "LinearCCA": lambda **parameters: dscca.LinearCCA(**{**LINEAR, **parameters}),
     "NCCA": lambda **parameters: dscca.NCCA(
         **{**LINEAR, "n_neighbors": 3, "random_state": 0, "head_reg": 1e-3, **parameters}
     ),
+    "KCCA": lambda **parameters: dscca.KCCA(**{**LINEAR, "reg": 0.1, **parameters}),
+    "FourierCCA": lambda **parameters: dscca.FourierCCA(**{**FEATURES, **parameters}),
+    "NystromCCA": lambda **parameters: dscca.NystromCCA(**{**FEATURES, **parameters}),
     "DCCA": lambda **parameters: dscca.DCCA(**{**DEEP, **parameters}),
     "DSDCCA": lambda **parameters: dscca.DSDCCA(
         **{**DEEP, "scale_hidden": (4,), "warmup": 2, **parameters}

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from dscca.linalg import (
     Covariances,
-    Moments,
     SingularCovarianceError,
     canonical_directions,
     fix_signs,
     whitening,
 )
+from dscca.moments import Moments, RunningMoments
 from dscca.polar import newton_schulz, nuclear_norm, polar_factor
 from problems import paired
 
@@ -50,6 +50,25 @@ def test_moments_merge_to_numpy_covariance(n, d, seed, cuts):
     if len(rest) > 1:
         expected = np.cov(rest, rowvar=False).reshape(d, d)
         np.testing.assert_allclose(moments.without(last).covariance(), expected, atol=1e-8)
+
+
+@given(
+    n=st.integers(2, 200),
+    d=st.integers(1, 150),
+    seed=st.integers(0, 2**16),
+    shift=st.sampled_from([0.0, 1e4]),
+)
+def test_running_moments_are_those_of_all_rows(n, d, seed, shift):
+    rows = np.random.default_rng(seed).normal(size=(n, d)) + shift
+    sums = RunningMoments()
+    for part in np.array_split(rows, 3):
+        if len(part):
+            sums.add(torch.from_numpy(part.copy()))
+    moments = sums.finish()
+    assert moments.n_samples == n
+    np.testing.assert_allclose(moments.mean, rows.mean(axis=0))
+    expected = np.cov(rows, rowvar=False).reshape(d, d)
+    np.testing.assert_allclose(moments.covariance(), expected, atol=1e-8)
 
 
 def test_moments_of_float32_are_summed_in_float64():

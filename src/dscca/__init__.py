@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dscca.deep.baselines import L0CCA, SoftCCA, SoftHGR
     from dscca.deep.models import DCCA, DSDCCA
     from dscca.deep.ranking import DSRankingCCA, RankingCCA
+    from dscca.kernel import KCCA, FourierCCA, NystromCCA
     from dscca.linear import LinearCCA
     from dscca.nonparametric import NCCA
     from dscca.persistence import load
@@ -24,12 +25,15 @@ __all__ = [
     "DCCA",
     "DCCAE",
     "DSDCCA",
+    "KCCA",
     "L0CCA",
     "NCCA",
     "CorrNet",
     "CrossModalIndex",
     "DSRankingCCA",
+    "FourierCCA",
     "LinearCCA",
+    "NystromCCA",
     "RankingCCA",
     "SoftCCA",
     "SoftHGR",
@@ -44,6 +48,9 @@ __all__ = [
 _ESTIMATORS = {
     "LinearCCA": "dscca.linear",
     "NCCA": "dscca.nonparametric",
+    "KCCA": "dscca.kernel",
+    "FourierCCA": "dscca.kernel",
+    "NystromCCA": "dscca.kernel",
     "DCCA": "dscca.deep.models",
     "DSDCCA": "dscca.deep.models",
     "DCCAE": "dscca.deep.autoencoders",

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _get_feature_names, check_is_fitted
 from torch import Tensor
 
 from dscca import metrics, persistence
-from dscca.linalg import Moments
+from dscca.moments import Moments
 from dscca.views import (
     View,
     check_paired,

@@ -17,6 +17,8 @@ _SHOWN = (1, 5, 10, 15, 20)
 
 _DEEP = {"hidden": (400, 400), "epochs": 30, "random_state": 0}
 _SMALLER: dict[str, dict[str, Any]] = {
+    "fkcca": {"rank": 1000, "random_state": 0},
+    "nkcca": {"rank": 1000, "random_state": 0},
     "ds-dcca": {"scale_hidden": (64,), "warmup": 10},
     "ds-ranking-cca": {"scale_hidden": (64,), "warmup": 10},
 }

@@ -16,12 +16,12 @@ from torch import Tensor
 from dscca.linalg import (
     CanonicalDirections,
     Covariances,
-    Moments,
     SingularCovarianceError,
     canonical_correlations_of,
     canonical_directions,
     whitening,
 )
+from dscca.moments import Moments, RunningMoments
 from dscca.regularization import choose_regularizer
 from dscca.views import View, not_finite_error, working_dtype
 
@@ -30,6 +30,10 @@ Encode = Callable[[Tensor, int], Tensor]
 
 BLOCK_ROWS = 8192
 """Rows that are encoded at a time outside training."""
+
+
+_NARROW = 1024
+"""Features, of both views together, up to which a GPU is slower than a CPU at their algebra."""
 
 
 def row_chunks(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
@@ -107,7 +111,7 @@ def feature_sums(
     blocks: Iterable[tuple[Sequence[Tensor], Sequence[Tensor]]], eps: float
 ) -> tuple[Covariances, tuple[CrossScatter, CrossScatter]]:
     """Return the same as :func:`training_sums` from rows of both views with their features."""
-    moments: Moments | None = None
+    sums = RunningMoments()
     scatters: list[CrossScatter] = []
     for raw, encoded in blocks:
         features = [f.double() for f in encoded]
@@ -116,18 +120,14 @@ def feature_sums(
             scatters = [CrossScatter(x.mean(dim=0)) for x in flat]
         for scatter, x, f in zip(scatters, flat, features, strict=True):
             scatter.add(x, f)
-        part = Moments.of(torch.cat(features, dim=1))
-        if moments is None:
-            moments = part
-        else:
-            moments.merge(part)
-    assert moments is not None
-    return _covariances(moments, features[0].shape[1], eps), (scatters[0], scatters[1])
+        sums.add(torch.cat(features, dim=1))
+    return _covariances(sums.finish(), features[0].shape[1], eps), (scatters[0], scatters[1])
 
 
 def _covariances(moments: Moments, d: int, eps: float) -> Covariances:
-    """Return covariances on the CPU, where the d x d algebra of the head is quicker."""
-    moments = moments.copy()
+    """Return covariances; those of few features on the CPU, where their algebra is quicker."""
+    if len(moments.mean) <= _NARROW:
+        moments = moments.copy()
     moments.eps = eps
     return Covariances.of(moments, d)
 
@@ -166,16 +166,17 @@ def project(
     *,
     name: str,
     device: torch.device,
+    rows: int = BLOCK_ROWS,
 ) -> NDArray[Any]:
-    """Return ``(features - mean) A`` of a view, block by block, in the view's precision."""
+    """Return ``(features - mean) A`` of a view, `rows` rows at a time, in the view's precision."""
     dtype = working_dtype(view)
     numpy_dtype = "float32" if dtype == torch.float32 else "float64"
     m, weights = torch.as_tensor(mean, device=device), torch.as_tensor(A, device=device)
     out = np.empty((len(view), A.shape[1]), dtype=numpy_dtype)
-    for start in range(0, len(view), BLOCK_ROWS):
-        part = slice(start, start + BLOCK_ROWS)
-        rows = view[part]
-        block = rows if isinstance(rows, Tensor) else torch.from_numpy(np.array(rows, numpy_dtype))
+    for start in range(0, len(view), rows):
+        part = slice(start, start + rows)
+        few = view[part]
+        block = few if isinstance(few, Tensor) else torch.from_numpy(np.array(few, numpy_dtype))
         variates = (encode(block.to(device, dtype)).double() - m) @ weights
         if not variates.isfinite().all():
             raise not_finite_error({name: view})

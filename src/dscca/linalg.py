@@ -6,127 +6,21 @@ Notation, here and throughout: two views with ``p`` and ``q`` features, covarian
 The differentiable counterparts of the last step are in :mod:`dscca.polar`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from dscca.krylov import leading_svd
+from dscca.moments import Moments
+
 RANK_TOLERANCE = 10.0
 """Directions of a correlation matrix under ``RANK_TOLERANCE * eps * sqrt(p)`` count as rounding."""
-
-_SMALL_GRAM = 128
-"""Columns of which all products are taken: splitting them further would not pay."""
-
-_FAR = 0.99
-"""Share of a block's squares that its mean may make up before the block is centred by it."""
 
 
 class SingularCovarianceError(ValueError):
     """A view's covariance is too close to singular for what was asked of it."""
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Keep matrix products out of TF32, whatever the process-wide setting says."""
-    matmul = torch.backends.cuda.matmul
-    previous = matmul.fp32_precision
-    matmul.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        matmul.fp32_precision = previous
-
-
-def _gram(C: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
-    """Return ``CᵀC``.
-
-    On a CPU what lies below the diagonal is copied, which saves nearly half of the work.
-    """
-    gram = torch.empty(C.shape[1], C.shape[1], dtype=C.dtype, device=C.device)
-    with full_precision():
-        if C.is_cuda:
-            return torch.mm(C.T, C, out=gram)
-        _fill_gram(C, gram)
-    return gram
-
-
-def _fill_gram(C: Float[Tensor, "n d"], gram: Float[Tensor, "d d"]) -> None:
-    """Write ``CᵀC`` into `gram`, by halves of the columns."""
-    if C.shape[1] <= _SMALL_GRAM:
-        torch.mm(C.T, C, out=gram)
-        return
-    half = C.shape[1] // 2
-    left, right = C[:, :half], C[:, half:]
-    _fill_gram(left, gram[:half, :half])
-    _fill_gram(right, gram[half:, half:])
-    torch.mm(left.T, right, out=gram[:half, half:])
-    gram[half:, :half] = gram[:half, half:].T
-
-
-@dataclass
-class Moments:
-    """Number of samples, mean and scatter matrix of a set of rows, all in float64.
-
-    ``scatter = Σ (x - mean)(x - mean)ᵀ``. Two sets merge exactly (Chan, Golub and LeVeque 1979), so
-    data of any length is summed in constant memory; rows of two views are taken side by side, as
-    one vector of ``p + q`` entries, so that one symmetric product gives all three covariances.
-    """
-
-    n_samples: int
-    mean: Float[Tensor, " d"]
-    scatter: Float[Tensor, "d d"]
-    eps: float
-    """Rounding unit of the precision that products were taken in."""
-
-    @classmethod
-    def of(cls, block: Float[Tensor, "n d"], shift: Float[Tensor, " d"] | None = None) -> "Moments":
-        """Moments of one block, from which `shift` was subtracted already.
-
-        Products are taken in the block's own precision, their sums in float64. A shift near the
-        mean makes a large mean cost nothing; a block that lies far from it is centred, in place,
-        by its own mean. Values that are not finite show as a scatter that is not.
-        """
-        n, eps = len(block), torch.finfo(block.dtype).eps
-        origin = torch.zeros(()) if shift is None else shift
-        gram, total = _gram(block), block.sum(dim=0)
-        if (total * total > _FAR * n * gram.diagonal()).any():
-            centre = total / n
-            block -= centre
-            origin = origin.to(centre.device) + centre.double()
-            gram, total = _gram(block), block.sum(dim=0)
-        total, scatter = total.double(), gram.double()
-        scatter.addr_(total, total, alpha=-1 / n)
-        return cls(n, origin.to(total) + total / n, scatter, eps)
-
-    def merge(self, other: "Moments") -> None:
-        """Add another set of rows."""
-        total = self.n_samples + other.n_samples
-        step = other.mean - self.mean
-        self.scatter += other.scatter
-        self.scatter.addr_(step, step, alpha=self.n_samples * other.n_samples / total)
-        self.mean = self.mean + step * (other.n_samples / total)
-        self.n_samples = total
-        self.eps = max(self.eps, other.eps)
-
-    def without(self, other: "Moments") -> "Moments":
-        """Return the moments of the rows that are not in `other`, a part of this set."""
-        rest = self.n_samples - other.n_samples
-        mean = (self.mean * self.n_samples - other.mean * other.n_samples) / rest
-        step = other.mean - mean
-        weight = rest * other.n_samples / self.n_samples
-        scatter = self.scatter - other.scatter - torch.outer(step * weight, step)
-        return Moments(rest, mean, scatter, self.eps)
-
-    def copy(self) -> "Moments":
-        """Return a copy that `merge` can change, in the memory of the CPU."""
-        return Moments(self.n_samples, self.mean.cpu(), self.scatter.cpu().clone(), self.eps)
-
-    def covariance(self) -> Float[Tensor, "d d"]:
-        """Return the covariance, divided by ``n - 1``."""
-        return self.scatter / (self.n_samples - 1)
 
 
 @dataclass
@@ -154,6 +48,62 @@ def ridge(S: Float[Tensor, "p p"], reg: float) -> Float[Tensor, ""]:
     return reg * S.diagonal().mean()
 
 
+@dataclass
+class Whitening:
+    """A matrix W (p x r) with ``Wᵀ (S + ridge I) W = I``, as its inverse factor or its columns.
+
+    With all p directions ``W = D⁻¹ L⁻ᵀ``, where D is diagonal and ``L Lᵀ`` the Cholesky
+    factorisation of ``D⁻¹ (S + ridge I) D⁻¹``, and W itself is never formed.
+    """
+
+    scale: Float[Tensor, " p"]
+    factor: Float[Tensor, "p p"] | None = None
+    directions: Float[Tensor, "p r"] | None = None
+
+    @classmethod
+    def of(cls, S: Float[Tensor, "p p"], reg: float, *, eps: float, view: str) -> "Whitening":
+        """Factor S, to which `reg` times the mean variance is added; see :func:`whitening`."""
+        p = len(S)
+        scale = (S.diagonal() + ridge(S, reg)).sqrt()
+        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        C = S / scale
+        C /= scale[:, None]
+        C.diagonal().add_(ridge(S, reg) / scale.square())
+        tolerance = RANK_TOLERANCE * eps * p**0.5
+        L, failed = torch.linalg.cholesky_ex(C)
+        if not failed and L.diagonal().min().square() > tolerance:
+            return cls(scale, factor=L)
+        values, vectors = torch.linalg.eigh(C)
+        keep = values > tolerance * values[-1]
+        if reg > 0 and not keep.all():
+            raise SingularCovarianceError(
+                f"the covariance of view {view} is singular to rounding (rank {int(keep.sum())} of "
+                f"{p}) even with reg={reg:g}: use reg >= {tolerance:.0e}, or reg=0, which keeps "
+                f"only the directions that carry variance."
+            )
+        return cls(scale, directions=vectors[:, keep] / values[keep].sqrt())
+
+    @property
+    def rank(self) -> int:
+        """Number of W's columns."""
+        return (self.scale if self.directions is None else self.directions.T).shape[0]
+
+    def apply(self, U: Float[Tensor, "r k"]) -> Float[Tensor, "p k"]:
+        """Return ``W U``."""
+        if self.factor is None:
+            assert self.directions is not None
+            return self.directions @ U / self.scale[:, None]
+        return torch.linalg.solve_triangular(self.factor.T, U, upper=True) / self.scale[:, None]
+
+    def transposed(self, X: Float[Tensor, "p k"]) -> Float[Tensor, "r k"]:
+        """Return ``Wᵀ X``."""
+        X = X / self.scale[:, None]
+        if self.factor is None:
+            assert self.directions is not None
+            return self.directions.T @ X
+        return torch.linalg.solve_triangular(self.factor, X, upper=False)
+
+
 def whitening(
     S: Float[Tensor, "p p"], reg: float, *, eps: float, view: str
 ) -> Float[Tensor, "p r"]:
@@ -171,25 +121,8 @@ def whitening(
     eps : rounding unit of the data S was computed from
     view : the view's name, for messages
     """
-    p = len(S)
-    scale = (S.diagonal() + ridge(S, reg)).sqrt()
-    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
-    C = S / torch.outer(scale, scale)
-    C.diagonal().add_(ridge(S, reg) / scale.square())
-    tolerance = RANK_TOLERANCE * eps * p**0.5
-    L, failed = torch.linalg.cholesky_ex(C)
-    if not failed and L.diagonal().min().square() > tolerance:
-        identity = torch.eye(p, dtype=S.dtype, device=S.device)
-        return torch.linalg.solve_triangular(L, identity, upper=False).T / scale[:, None]
-    values, vectors = torch.linalg.eigh(C)
-    keep = values > tolerance * values[-1]
-    if reg > 0 and not keep.all():
-        raise SingularCovarianceError(
-            f"the covariance of view {view} is singular to rounding (rank {int(keep.sum())} of "
-            f"{p}) even with reg={reg:g}: use reg >= {tolerance:.0e}, or reg=0, which keeps only "
-            f"the directions that carry variance."
-        )
-    return vectors[:, keep] / values[keep].sqrt() / scale[:, None]
+    W = Whitening.of(S, reg, eps=eps, view=view)
+    return W.apply(torch.eye(W.rank, dtype=S.dtype, device=S.device))
 
 
 def fix_signs(
@@ -238,13 +171,14 @@ def canonical_directions(
     ``B = W2 V`` for the leading `n_components` pairs. The columns are then scaled so that variates
     have unit variance on the data, and ordered by their Pearson correlation there.
     """
-    W1 = whitening(cov.S11, reg[0], eps=cov.eps, view="X")
-    W2 = whitening(cov.S22, reg[1], eps=cov.eps, view="y")
-    ranks = (W1.shape[1], W2.shape[1])
+    W1 = Whitening.of(cov.S11, reg[0], eps=cov.eps, view="X")
+    W2 = Whitening.of(cov.S22, reg[1], eps=cov.eps, view="y")
+    ranks = (W1.rank, W2.rank)
     _check_rank(cov.n_samples, ranks, reg)
     _check_components(n_components, min(ranks))
-    U, _, Vh = torch.linalg.svd(W1.T @ cov.S12 @ W2, full_matrices=False)
-    A, B = W1 @ U[:, :n_components], W2 @ Vh[:n_components].T
+    M = W2.transposed(W1.transposed(cov.S12).T).T
+    U, _, V = leading_svd(M, n_components)
+    A, B = W1.apply(U), W2.apply(V)
     A, B = _unit_variance(A, cov.S11, cov), _unit_variance(B, cov.S22, cov)
     correlations = canonical_correlations_of(A, B, cov)
     order = correlations.argsort(descending=True, stable=True)

@@ -18,7 +18,8 @@ from dscca.base import (
     moments_of,
     project_linear,
 )
-from dscca.linalg import CanonicalDirections, Covariances, Moments, canonical_directions
+from dscca.linalg import CanonicalDirections, Covariances, canonical_directions
+from dscca.moments import Moments
 from dscca.regularization import RegularizerChoice, choose_regularizer, per_view
 from dscca.views import View, check_x, resolve_device
 

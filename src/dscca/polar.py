@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dscca.linalg import full_precision
+from dscca.moments import full_precision
 
 Method = Literal["svd", "newton-schulz"]
 

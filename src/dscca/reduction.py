@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dscca.head import row_chunks
-from dscca.linalg import Moments
+from dscca.moments import Moments
 from dscca.views import View, not_finite_error
 
 Rows = NDArray[np.int64]

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from dscca.krylov import leading_svd
 from dscca.linalg import (
     RANK_TOLERANCE,
     Covariances,
@@ -18,6 +19,10 @@ from dscca.linalg import (
 
 GRID = tuple(float(r) for r in np.logspace(-8, 2, 11))
 """The paper's range, 1e-8 to 1e2."""
+
+
+_LARGE = 1536
+"""Beyond it an iteration for the leading directions beats the decomposition of a Gram matrix."""
 
 
 def per_view(name: str, value: Any) -> tuple[float, float]:
@@ -52,6 +57,7 @@ def choose_regularizer(
     folds: Sequence[tuple[Covariances, Covariances]],
     n_components: int,
     grid: Sequence[float] = GRID,
+    units: tuple[float, float] = (1.0, 1.0),
 ) -> RegularizerChoice:
     """Return the pair (one value per view) of the highest mean validation total correlation.
 
@@ -63,8 +69,9 @@ def choose_regularizer(
     folds : pairs (training covariances, validation covariances)
     n_components : number of pairs of directions whose correlations are summed
     grid : values relative to the mean variance, as in :func:`dscca.linalg.whitening`
+    units : what the values are relative to instead, for either view, in mean variances
     """
-    problems = [_Problem(train, validation, n_components) for train, validation in folds]
+    problems = [_Problem(train, validation, n_components, units) for train, validation in folds]
     allowed = [
         [r for r in sorted(grid) if all(problem.well_posed(view, r) for problem in problems)]
         for view in (0, 1)
@@ -95,11 +102,17 @@ class _Problem:
     """One training/validation pair, in the eigenbases of the training covariances.
 
     There a regulariser only rescales rows and columns, so trying a pair costs one small
-    eigen-decomposition and no whitening.
+    eigen-decomposition, or a search for the leading directions, and no whitening.
     """
 
-    def __init__(self, train: Covariances, validation: Covariances, n_components: int) -> None:
-        self.k = n_components
+    def __init__(
+        self,
+        train: Covariances,
+        validation: Covariances,
+        n_components: int,
+        units: tuple[float, float],
+    ) -> None:
+        self.k, self.units = n_components, units
         (self.v1, Q1), (self.v2, Q2) = torch.linalg.eigh(train.S11), torch.linalg.eigh(train.S22)
         self.eps = train.eps
         self.S12 = Q1.T @ train.S12 @ Q2
@@ -118,13 +131,15 @@ class _Problem:
         return bool(values[0] > tolerance * values[-1]) and bool(values[-1] > 0)
 
     def _ridge(self, view: int, reg: float) -> Float[Tensor, ""]:
-        return reg * (self.v1, self.v2)[view].mean()
+        return reg * self.units[view] * (self.v1, self.v2)[view].mean()
 
     def total_correlation(self, reg: tuple[float, float]) -> float:
         w1 = (self.v1 + self._ridge(0, reg[0])).rsqrt()
         w2 = (self.v2 + self._ridge(1, reg[1])).rsqrt()
         M = w1[:, None] * self.S12 * w2
-        if M.shape[0] < M.shape[1]:
+        if min(M.shape) > _LARGE:
+            U, _, V = leading_svd(M, self.k, tolerance=1e-5)
+        elif M.shape[0] < M.shape[1]:
             U = _leading_eigenvectors(M @ M.T, self.k)
             V = M.T @ U
         else:

@@ -144,14 +144,15 @@ def row_blocks(
     dtype: torch.dtype,
     multiple: int = 1,
     shift: Tensor | None = None,
+    rows: int | None = None,
 ) -> Iterator[tuple[slice, Tensor]]:
     """Yield the rows of 2-D `views` side by side, block by block, less `shift`, if given.
 
     The blocks share one buffer: each is overwritten by the next one. All but the last have a number
-    of rows that is a multiple of `multiple`.
+    of rows that is a multiple of `multiple`: about `rows`, or as many as make matrix products fast.
     """
     n, widths = len(views[0]), [view.shape[1] for view in views]
-    rows = block_rows(*views) // multiple * multiple
+    rows = max(1, (rows or block_rows(*views)) // multiple) * multiple
     staging = torch.empty(min(rows, n), sum(widths), dtype=dtype)
     buffer = staging if device.type == "cpu" else torch.empty_like(staging, device=device)
     on_host = [view for view in views if not isinstance(view, Tensor)]
@@ -208,6 +209,19 @@ def _fill(
             np.copyto(column.numpy(), rows, casting="unsafe")
             if s is not None:
                 column -= s.to(column)
+
+
+def device_of(view: View) -> torch.device:
+    """Return where a view lies."""
+    return view.device if isinstance(view, Tensor) else torch.device("cpu")
+
+
+def require_finite(views: dict[str, View]) -> None:
+    """Refuse views, given by name, that hold NaN or infinity."""
+    for view in views.values():
+        blocks = row_blocks(view, device=device_of(view), dtype=working_dtype(view))
+        if not all(bool(block.isfinite().all()) for _, block in blocks):
+            raise not_finite_error(views)
 
 
 def not_finite_error(views: dict[str, View]) -> ValueError:

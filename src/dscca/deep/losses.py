@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from dscca.linalg import full_precision
+from dscca.moments import full_precision
 from dscca.polar import Method, polar
 
 Reduction = Literal["mean", "sum"]
