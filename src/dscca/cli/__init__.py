@@ -5,7 +5,7 @@ import sys
 import typer
 import yaml
 
-from dscca.cli import models
+from dscca.cli import features, models
 
 app = typer.Typer(
     name="dscca",
@@ -16,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(models.app)
+app.add_typer(features.app)
 
 
 def main() -> None:
