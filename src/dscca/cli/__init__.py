@@ -23,6 +23,6 @@ def main() -> None:
     """Run the command line; an error is one line and exit code 2."""
     try:
         app()
-    except (ValueError, TypeError, OSError, yaml.YAMLError) as error:
+    except (ValueError, TypeError, OSError, ModuleNotFoundError, yaml.YAMLError) as error:
         print("dscca:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)

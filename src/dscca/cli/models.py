@@ -43,7 +43,7 @@ def fit(
 
     Example: [bold]dscca fit images.npy text.npy -n 50 -p reg=auto -o model/[/bold]
     """
-    from dscca.arrays import read_array
+    from dscca.arrays import read_array, read_views
     from dscca.methods import find_method
 
     estimator = find_method(model).estimator_class()(n_components=n_components)
@@ -53,8 +53,13 @@ def fit(
         if not equals or name not in known:
             raise ValueError(f"-p {assignment}: write NAME=VALUE with NAME from {', '.join(known)}")
         estimator.set_params(**{name: yaml.safe_load(value)})
-    views = [read_array(source) if source else None for source in (x, y, x_val, y_val)]
-    estimator.fit(views[0], views[1], X_val=views[2], y_val=views[3])
+    training = read_views(x, y)
+    validation = (
+        read_views(x_val, y_val)
+        if x_val and y_val
+        else [read_array(source) if source else None for source in (x_val, y_val)]
+    )
+    estimator.fit(*training, X_val=validation[0], y_val=validation[1])
     estimator.save(output)
     _print_correlations("training", {"training": estimator.correlations_})
     Console().print(f"saved {type(estimator).__name__} to {output}", highlight=False)
@@ -96,9 +101,9 @@ def score(model: ModelPath, x: ViewX, y: ViewY, as_json: AsJson = False) -> None
     Nothing is refitted: on samples that took no part in fitting these are held-out figures.
     """
     from dscca import load
-    from dscca.arrays import read_array
+    from dscca.arrays import read_views
 
-    correlations = load(model).canonical_correlations(read_array(x), read_array(y))
+    correlations = load(model).canonical_correlations(*read_views(x, y))
     if as_json:
         values = [float(value) for value in correlations]
         print(json.dumps({"total_correlation": sum(values), "canonical_correlations": values}))

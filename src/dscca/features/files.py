@@ -29,7 +29,7 @@ class Features:
 def read_features(path: str | PathLike[str]) -> Features:
     """Read a file written by ``dscca features``, or any .npz with `features` and `ids`."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             entries = {n: archive[n] for n in ("features", "ids", "about") if n in archive.files}
     except (ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
         raise ValueError(f"{path} is no whole .npz file: {error}") from error

@@ -3,7 +3,6 @@
 import io
 import struct
 import zlib
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ MAX_PIXELS = 89_478_485
 """Pillow's own bound on what it decodes without complaint: a quarter of a gigabyte in RGB."""
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _BICUBIC = 3
+_STEPS = ("do_resize", "do_rescale", "do_normalize")
 _DECODING_ERRORS = (
     ArithmeticError,
     AttributeError,
@@ -49,10 +49,10 @@ class Preprocessing:
     set.
     """
 
-    short_side: int | None = 256
-    """Resize so that the short side has this length; None: resize to `size`, warping."""
+    resize: int | tuple[int, int] = 256
+    """Length of the short side after resizing; or height and width, whatever the shape before."""
     size: tuple[int, int] = (224, 224)
-    """Height and width of the result."""
+    """Height and width of the centre that is cut out then."""
     mean: tuple[float, ...] = _IMAGENET[0]
     std: tuple[float, ...] = _IMAGENET[1]
     resample: int = _BICUBIC
@@ -60,12 +60,11 @@ class Preprocessing:
     factor: float = 1 / 255
 
     def __post_init__(self) -> None:
-        if min(self.size) < 1 or (self.short_side is not None and self.short_side < 1):
-            raise ValueError(f"sizes of {self.size} and {self.short_side} pixels are impossible.")
-        if self.short_side is not None and self.short_side < max(self.size):
+        resized = _pair(self.resize)
+        if not all(1 <= side <= room for side, room in zip(self.size, resized, strict=True)):
             raise ValueError(
-                f"a crop of {self.size} pixels does not fit into a short side of "
-                f"{self.short_side}: it must be at least as long."
+                f"a crop of {self.size} does not fit into images resized to {self.resize}: its "
+                f"sides must be at least 1 and at most as long."
             )
         if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
             raise ValueError(f"mean={self.mean}, std={self.std}: three each, std above zero.")
@@ -77,13 +76,11 @@ class Preprocessing:
     def pixels(self, image: "Image", max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
         """Return an RGB image's (height, width, 3) pixels, resized and cropped."""
         width, height = image.size
-        if self.short_side is None:
-            target = (self.size[1], self.size[0])
+        if isinstance(self.resize, int):
+            long = int(self.resize * max(image.size) / min(image.size))
+            target = (self.resize, long) if width <= height else (long, self.resize)
         else:
-            long_side = int(self.short_side * max(image.size) / min(image.size))
-            target = (
-                (self.short_side, long_side) if width <= height else (long_side, self.short_side)
-            )
+            target = (self.resize[1], self.resize[0])
         if target[0] * target[1] > max_pixels:
             raise UnreadableImageError(
                 f"{width} x {height} pixels are too narrow: resized they would be {target[0]} x "
@@ -139,62 +136,49 @@ def _rgb(image: "Image") -> "Image":
 
 
 def preprocessing_from(config: dict[str, Any]) -> Preprocessing:
-    """Read a Hugging Face ``preprocessor_config.json``.
+    """Return the steps of a transformers image processor, given all its parameters.
 
     Understood are resizing (by short side or to a size), centre crop, rescaling and normalisation
     in this order, and the ``crop_pct`` of ConvNext and ResNet; anything else is refused.
     """
-    asked = [key for key in ("do_pad", "do_flip_channel_order", "do_reduce_labels", "do_thumbnail",
-                             "do_align_long_axis", "do_split_image", "do_image_splitting")
-             if config.get(key)]  # fmt: skip
-    for key in ("do_resize", "do_rescale", "do_normalize"):
-        if not config.get(key, True):
-            asked.append(f"{key}=false")
-    if asked:
-        raise ValueError(f"preprocessing with {', '.join(asked)} is not supported.")
-    size = config.get("size", 224)
-    short_side: int | None = None
-    if isinstance(size, dict) and "shortest_edge" in size:
-        short_side = int(size["shortest_edge"])
-        result = (short_side, short_side)
-    else:
-        result = _pair(size)
-    kind = str(config.get("image_processor_type", config.get("feature_extractor_type", "")))
-    convnext = "crop_pct" in config or kind.startswith("ConvNext")
-    if convnext and short_side is None:
-        short_side = result[0]
-    if convnext and short_side is not None:
-        # Small sizes are cropped from a larger resizing, from 384 on images are warped instead.
-        result = (short_side, short_side)
-        short_side = (
-            int(short_side / config.get("crop_pct", 224 / 256)) if result[0] < 384 else None
-        )
-    if config.get("do_center_crop"):
-        crop = _pair(config.get("crop_size", result))
-        if short_side is None and crop != result:
-            raise ValueError("preprocessing that warps and then crops is not supported.")
-        result = crop
-    elif short_side is not None and not convnext:
+    wanted = {key for key in config if key.startswith("do_") and config[key]}
+    refused = sorted(wanted - {*_STEPS, "do_center_crop", "do_convert_rgb"})
+    refused += [f"{key}=false" for key in _STEPS if key not in wanted]
+    if refused:
+        raise ValueError(f"preprocessing with {', '.join(refused)} is not supported.")
+    resize = _size(config["size"])
+    if "crop_pct" in config:
+        # ConvNext: small sizes are cut out of a larger resizing, from 384 on images are warped.
+        size = _pair(resize)
+        resize = int(size[0] / config["crop_pct"]) if size[0] < 384 else size
+    elif config.get("do_center_crop"):
+        size = _pair(_size(config["crop_size"]))
+    elif isinstance(resize, int):
         raise ValueError(
             "preprocessing without a centre crop gives images of different sizes, which do not "
             "make a batch."
         )
+    else:
+        size = resize
     return Preprocessing(
-        short_side,
-        result,
-        tuple(config.get("image_mean", _IMAGENET[0])),
-        tuple(config.get("image_std", _IMAGENET[1])),
-        int(config.get("resample", _BICUBIC)),
-        float(config.get("rescale_factor", 1 / 255)),
+        resize,
+        size,
+        tuple(config["image_mean"]),
+        tuple(config["image_std"]),
+        int(config["resample"]),
+        float(config["rescale_factor"]),
     )
 
 
-def _pair(size: int | dict[str, int] | Sequence[int]) -> tuple[int, int]:
-    if isinstance(size, int):
-        return size, size
-    if isinstance(size, dict):
-        if not {"height", "width"} <= size.keys():
-            raise ValueError(f"size {size} is not supported: shortest_edge, or height and width.")
-        return int(size["height"]), int(size["width"])
-    height, width = size
-    return int(height), int(width)
+def _size(size: dict[str, int | None]) -> int | tuple[int, int]:
+    given = {key: value for key, value in size.items() if value is not None}
+    match given:
+        case {"shortest_edge": int(short), **others} if not others:
+            return short
+        case {"height": int(height), "width": int(width), **others} if not others:
+            return height, width
+    raise ValueError(f"size {given} is not supported: shortest_edge, or height and width.")
+
+
+def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else size

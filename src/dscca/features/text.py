@@ -142,7 +142,10 @@ def _word_rows(
         dtype=np.int32,
     )
     uses = np.bincount(np.concatenate(words), minlength=len(rows))
-    lost = Counter({f[0]: int(uses[i]) for f, i in vocabulary.items() if rows[i] < 0})
+    lost = Counter[str]()
+    for forms, i in vocabulary.items():
+        if rows[i] < 0:
+            lost[forms[0]] += int(uses[i])
     lemmas = [forms[0] for forms in vocabulary]
     unknown: dict[int, str] = {}
     for position, (used, own) in enumerate(zip(words, captions.values(), strict=True)):

@@ -18,7 +18,7 @@ from dscca.views import resolve_device
 ALIASES = {"resnet50": "microsoft/resnet-50"}
 Pooling = Literal["auto", "pooler", "cls", "mean"]
 POOLINGS = ("auto", "pooler", "cls", "mean")
-_PROCESSOR_FILE = "preprocessor_config.json"
+_PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 
 
 class VisionEncoder:
@@ -138,23 +138,26 @@ def _load(source: str) -> tuple[Any, list[str]]:
 def _preprocessing(source: str, config: Any) -> Preprocessing:
     """Return what the model's own file asks for; ImageNet's usual steps if there is none."""
     transformers = require("transformers")
-    if Path(source).is_dir():
-        file = Path(source) / _PROCESSOR_FILE
-        found = str(file) if file.is_file() else None
-    else:
-        found = transformers.utils.cached_file(
-            source, _PROCESSOR_FILE, _raise_exceptions_for_missing_entries=False
-        )
-    if found is None:
+    if not any(_has_file(source, name) for name in _PROCESSOR_FILES):
         vision = getattr(config, "vision_config", config)
-        size = getattr(vision, "image_size", 224)
-        size = size if isinstance(size, int) else size[0]
-        # Models without a size of their own, such as ResNet, say 224 by convention.
-        return Preprocessing(short_side=round(size * 256 / 224), size=(size, size))
+        size = getattr(vision, "image_size", 224)  # ResNet and its like have none: 224 by custom
+        height, width = (size, size) if isinstance(size, int) else size
+        return Preprocessing(resize=round(max(height, width) * 256 / 224), size=(height, width))
     try:
-        return preprocessing_from(json.loads(Path(found).read_text(encoding="utf-8")))
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{found}: {error}") from error
+        with _quiet(transformers):
+            processor = transformers.AutoImageProcessor.from_pretrained(
+                source, trust_remote_code=False
+            )
+        return preprocessing_from(json.loads(processor.to_json_string()))
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ValueError(f"cannot prepare images for {source}: {error}") from error
+
+
+def _has_file(source: str, name: str) -> bool:
+    if Path(source).is_dir():
+        return (Path(source) / name).is_file()
+    cached_file = require("transformers.utils").cached_file
+    return cached_file(source, name, _raise_exceptions_for_missing_entries=False) is not None
 
 
 @contextmanager
