@@ -1,8 +1,8 @@
 """Run every benchmark."""
 
-from benchmarks import deep, layer, linear
+from benchmarks import deep, features, layer, linear
 from benchmarks.timing import machine
 
 print(machine())
-for benchmark in (linear, layer, deep):
+for benchmark in (linear, layer, deep, features):
     benchmark.main()
