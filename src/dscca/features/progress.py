@@ -11,8 +11,8 @@ from rich.text import Text
 
 class _Speed(ProgressColumn):
     def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.1f}/s")
+        seconds, items = task.elapsed, task.completed - task.fields["reused"]
+        return Text(f"{items / seconds:.1f}/s" if seconds else "")
 
 
 class ItemProgress:
@@ -28,7 +28,7 @@ class ItemProgress:
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
             )
-            self._task: Any = self._bar.add_task("", total=total, completed=done)
+            self._task: Any = self._bar.add_task("", total=total, completed=done, reused=done)
 
     def __enter__(self) -> Self:
         if self._bar is not None:

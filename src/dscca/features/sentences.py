@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dscca.features.extras import model_name, require, weights_sha256
+from dscca.features.extras import model_name, quiet_transformers, require, weights_sha256
 
 
 class SentenceEncoder:
@@ -24,12 +24,13 @@ class SentenceEncoder:
         library = require("sentence_transformers", "sentence-transformers")
         self.name = model
         try:
-            self._model = library.SentenceTransformer(
-                model,
-                device=str(resolve_device(device)),
-                trust_remote_code=False,
-                model_kwargs={"use_safetensors": True},
-            )
+            with quiet_transformers():
+                self._model = library.SentenceTransformer(
+                    model,
+                    device=str(resolve_device(device)),
+                    trust_remote_code=False,
+                    model_kwargs={"use_safetensors": True},
+                )
         except (OSError, ValueError, KeyError) as error:
             raise ValueError(
                 f"cannot load the text encoder {model}: give word2vec, the folder of a "

@@ -2,7 +2,6 @@
 
 import os
 import stat
-import threading
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -119,7 +118,10 @@ class FolderSource(ImageSource):
         return path.relative_to(self._root).as_posix()
 
     def _path(self, name: str) -> Path:
-        path = (self._root / name).resolve()
+        try:
+            path = (self._root / name).resolve()
+        except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a name with NUL
+            raise UnreadableImageError(f"no such file: {error}") from error
         if not path.is_relative_to(self._root):
             raise UnreadableImageError("leads out of the folder")
         if path.exists() and not path.is_file():
@@ -129,7 +131,7 @@ class FolderSource(ImageSource):
     def _stamp(self, name: str) -> str:
         try:
             status = self._path(name).stat()
-        except (OSError, UnreadableImageError, ValueError) as error:
+        except (OSError, UnreadableImageError) as error:
             return type(error).__name__
         return f"{status.st_size} {status.st_mtime_ns}"
 
@@ -142,7 +144,6 @@ class ZipSource(ImageSource):
             self._archive = zipfile.ZipFile(path)
         except zipfile.BadZipFile as error:
             raise ValueError(f"{path} is no whole zip archive: {error}") from error
-        self._local = threading.Lock()
         self.ignored = {}
         self._entries: dict[str, zipfile.ZipInfo] = {}
         for entry in self._archive.infolist():

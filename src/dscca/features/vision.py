@@ -1,8 +1,6 @@
 """Image encoders: any Hugging Face vision model, or the image tower of CLIP and its kin."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dscca.features.extras import model_name, require, weights_sha256
+from dscca.features.extras import model_name, quiet_transformers, require, weights_sha256
 from dscca.features.pictures import Preprocessing, preprocessing_from
 from dscca.views import resolve_device
 
@@ -121,7 +119,7 @@ def _load(source: str) -> tuple[Any, list[str]]:
     """Return a model with weights from safetensors (no pickle, no code of the model's own)."""
     transformers = require("transformers")
     try:
-        with _quiet(transformers):
+        with quiet_transformers():
             network, info = transformers.AutoModel.from_pretrained(
                 source, output_loading_info=True, use_safetensors=True, trust_remote_code=False
             )
@@ -144,7 +142,7 @@ def _preprocessing(source: str, config: Any) -> Preprocessing:
         height, width = (size, size) if isinstance(size, int) else size
         return Preprocessing(resize=round(max(height, width) * 256 / 224), size=(height, width))
     try:
-        with _quiet(transformers):
+        with quiet_transformers():
             processor = transformers.AutoImageProcessor.from_pretrained(
                 source, trust_remote_code=False
             )
@@ -158,18 +156,3 @@ def _has_file(source: str, name: str) -> bool:
         return (Path(source) / name).is_file()
     cached_file = require("transformers.utils").cached_file
     return cached_file(source, name, _raise_exceptions_for_missing_entries=False) is not None
-
-
-@contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """Keep transformers from drawing bars and reports; missing weights are dealt with here."""
-    logging = transformers.utils.logging
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
