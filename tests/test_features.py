@@ -68,6 +68,12 @@ def test_other_files_are_refused(tmp_path, arrays, message):
         read_features(path)
 
 
+def test_rows_may_be_named_by_files(tmp_path):
+    path = tmp_path / "f.npz"
+    np.savez(path, features=np.eye(2), files=np.array(["a.jpg", "b.jpg"]))
+    assert list(read_features(path).ids) == ["a.jpg", "b.jpg"]
+
+
 # Alignment
 
 

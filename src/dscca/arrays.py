@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from dscca.persistence import write_atomically
 
+ROW_NAMES = ("ids", "files")
+"""Arrays of an .npz file that name the rows of its other arrays."""
 FORMATS = ".npy, .npz (file.npz:key), .csv, .parquet"
 
 
 def read_array(source: str) -> NDArray[Any]:
     """Read a two-dimensional array; ``.npy`` is memory-mapped, ``file.npz:key`` names an entry.
 
-    Of a feature file (``.npz`` with ``features`` and ``ids``) no entry need be named.
+    Of a feature file (``.npz`` with ``features`` and their ``ids`` or ``files``) no entry need be named.
     """
     name, key = _split_key(source)
     path = Path(name)
@@ -42,7 +44,7 @@ def read_array(source: str) -> NDArray[Any]:
 
 
 def read_views(x: str, y: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Read two paired arrays; where both files name their rows (``ids``), the names must agree."""
+    """Read two paired arrays; where both files name their rows, the names must agree."""
     views = read_array(x), read_array(y)
     x_ids, y_ids = _read_ids(x), _read_ids(y)
     if x_ids is not None and y_ids is not None and not np.array_equal(x_ids, y_ids):
@@ -85,7 +87,7 @@ def _split_key(source: str) -> tuple[str, str | None]:
 def _read_npz(path: Path, key: str | None) -> NDArray[Any]:
     with np.load(path, allow_pickle=False) as archive:
         names = archive.files
-        if key is None and {"features", "ids"} <= set(names):
+        if key is None and "features" in names and any(name in names for name in ROW_NAMES):
             key = "features"
         if key is None and len(names) != 1:
             raise ValueError(f"{path} holds {', '.join(names)}: write {path}:NAME")
@@ -100,7 +102,7 @@ def _read_ids(source: str) -> NDArray[Any] | None:
     if Path(name).suffix.lower() != ".npz":
         return None
     with np.load(name, allow_pickle=False) as archive:
-        return archive["ids"] if "ids" in archive.files else None
+        return next((archive[entry] for entry in ROW_NAMES if entry in archive.files), None)
 
 
 def _read_csv(path: Path) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dscca.arrays import ROW_NAMES
 from dscca.persistence import open_atomically
 
 
@@ -27,15 +28,17 @@ class Features:
 
 
 def read_features(path: str | PathLike[str]) -> Features:
-    """Read a file written by ``dscca features``, or any .npz with `features` and `ids`."""
+    """Read a file written by ``dscca features``, or any .npz with `features` and `ids` or `files`."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            entries = {n: archive[n] for n in ("features", "ids", "about") if n in archive.files}
+            known = ("features", *ROW_NAMES, "about")
+            entries = {name: archive[name] for name in known if name in archive.files}
     except (ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
         raise ValueError(f"{path} is no whole .npz file: {error}") from error
-    if not {"features", "ids"} <= entries.keys():
+    ids = next((entries[name] for name in ROW_NAMES if name in entries), None)
+    if ids is None or "features" not in entries:
         raise ValueError(f"{path} is no feature file: it needs the arrays features and ids.")
-    features, ids = entries["features"], entries["ids"]
+    features = entries["features"]
     if ids.ndim != 1 or features.ndim != 2 or len(ids) != len(features):
         raise ValueError(
             f"{path}: features of shape {features.shape} do not go with ids of shape {ids.shape}; "
