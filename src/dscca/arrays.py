@@ -19,7 +19,7 @@ FORMATS = ".npy, .npz (file.npz:key), .csv, .parquet"
 def read_array(source: str) -> NDArray[Any]:
     """Read a two-dimensional array; ``.npy`` is memory-mapped, ``file.npz:key`` names an entry.
 
-    Of a feature file (``.npz`` with ``features`` and their ``ids`` or ``files``) no entry need be named.
+    Of a feature file (``.npz`` with ``features`` and ``ids`` or ``files``) no entry need be named.
     """
     name, key = _split_key(source)
     path = Path(name)

@@ -28,7 +28,7 @@ class Features:
 
 
 def read_features(path: str | PathLike[str]) -> Features:
-    """Read a file written by ``dscca features``, or any .npz with `features` and `ids` or `files`."""
+    """Read a file of ``dscca features``, or any .npz with `features` and `ids` or `files`."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             known = ("features", *ROW_NAMES, "about")
