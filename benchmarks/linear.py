@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.timing import interleaved, pin_threads, show
+from benchmarks.timing import interleaved, pin_threads, show, watched_memory
 from dscca import LinearCCA
 
 N_COMPONENTS = 50
@@ -66,32 +66,21 @@ def memory_mapped() -> None:
 
 def measure_mapped(path: str) -> None:
     """Fit to a memory-mapped file; print time and the largest RssAnon of the process."""
-    import threading
-
     pin_threads()
     views = np.load(path, mmap_mode="r")
     X, y = views[:, :200], views[:, 200:]
-    peak, stop = [0], threading.Event()
-
-    def watch() -> None:
-        while not stop.wait(0.01):
-            status = Path("/proc/self/status").read_text()
-            peak[0] = max(peak[0], int(status.split("RssAnon:")[1].split()[0]))
 
     def products() -> None:
         for start in range(0, MAPPED_ROWS, 10_000):
             x_block, y_block = X[start : start + 10_000], y[start : start + 10_000]
             _ = x_block.T @ x_block, x_block.T @ y_block, y_block.T @ y_block
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
     variants = {
         "three fp32 Gram products": products,
         "dscca.LinearCCA": lambda: LinearCCA(10, device="cpu").fit(X, y),
     }
-    seconds = interleaved(variants, repeats=3)
-    stop.set()
-    watcher.join()
+    with watched_memory() as peak:
+        seconds = interleaved(variants, repeats=3)
     floor = seconds["three fp32 Gram products"]
     rows = [(name, f"{s:.2f}", f"{s / floor:.2f}") for name, s in seconds.items()]
     title = f"fit, memory-mapped {MAPPED_ROWS:,} x (200, 200) float32; RssAnon {peak[0] >> 10} MB"

@@ -2,8 +2,10 @@
 
 import json
 import platform
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,25 @@ def interleaved(variants: dict[str, Callable[[], Any]], repeats: int = 5) -> dic
             if turn:
                 times[name].append(time.perf_counter() - start)
     return {name: sorted(taken)[len(taken) // 2] for name, taken in times.items()}
+
+
+@contextmanager
+def watched_memory() -> Iterator[list[int]]:
+    """Give a list whose only number is the largest RssAnon of the process so far, in KB."""
+    peak, stop = [0], threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.01):
+            status = Path("/proc/self/status").read_text()
+            peak[0] = max(peak[0], int(status.split("RssAnon:")[1].split()[0]))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        stop.set()
+        watcher.join()
 
 
 def show(record: str, title: str, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> None:

@@ -13,11 +13,16 @@ from numpy.typing import NDArray
 
 from dscca.persistence import write_atomically
 
+ROW_NAMES = ("ids", "files")
+"""Arrays of an .npz file that name the rows of its other arrays."""
 FORMATS = ".npy, .npz (file.npz:key), .csv, .parquet"
 
 
 def read_array(source: str) -> NDArray[Any]:
-    """Read a two-dimensional array; ``.npy`` is memory-mapped, ``file.npz:key`` names an entry."""
+    """Read a two-dimensional array; ``.npy`` is memory-mapped, ``file.npz:key`` names an entry.
+
+    Of a feature file (``.npz`` with ``features`` and ``ids`` or ``files``) no entry need be named.
+    """
     name, key = _split_key(source)
     path = Path(name)
     if not path.is_file():
@@ -38,6 +43,25 @@ def read_array(source: str) -> NDArray[Any]:
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} holds {array.dtype} values, not numbers")
     return array
+
+
+def read_views(x: str, y: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Read two paired arrays; where both files name their rows, the names must agree."""
+    views = read_array(x), read_array(y)
+    x_ids, y_ids = _read_ids(x), _read_ids(y)
+    if x_ids is not None and y_ids is not None and not np.array_equal(x_ids, y_ids):
+        only_x, only_y = len(np.setdiff1d(x_ids, y_ids)), len(np.setdiff1d(y_ids, x_ids))
+        what = (
+            f"{only_x} of {len(x_ids)} items are only in {x}, {only_y} of {len(y_ids)} only in {y}"
+            if only_x or only_y
+            else "they hold the same items in another order"
+        )
+        files = " ".join(_split_key(source)[0] for source in (x, y))
+        raise ValueError(
+            f"the rows of {x} and {y} are not paired: {what}. Pair them: dscca features align "
+            f"{files} -o pairs.npz, then give pairs.npz:x pairs.npz:y."
+        )
+    return views
 
 
 def write_arrays(target: Path, arrays: dict[str, NDArray[Any]]) -> None:
@@ -65,12 +89,22 @@ def _split_key(source: str) -> tuple[str, str | None]:
 def _read_npz(path: Path, key: str | None) -> NDArray[Any]:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         names = archive.files
+        if key is None and "features" in names and any(name in names for name in ROW_NAMES):
+            key = "features"
         if key is None and len(names) != 1:
             raise ValueError(f"{path} holds {', '.join(names)}: write {path}:NAME")
         if key is not None and key not in names:
             raise ValueError(f"{path} has no array {key}; it holds {', '.join(names)}")
         array: NDArray[Any] = archive[key or names[0]]
         return array
+
+
+def _read_ids(source: str) -> NDArray[Any] | None:
+    name, _ = _split_key(source)
+    if Path(name).suffix.lower() != ".npz":
+        return None
+    with np.load(name, allow_pickle=False) as archive:
+        return next((archive[entry] for entry in ROW_NAMES if entry in archive.files), None)
 
 
 def _read_csv(path: Path) -> pd.DataFrame:

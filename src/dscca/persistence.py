@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -77,6 +77,13 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` in one step: a reader, or a crash, sees the old file or the new one."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
+
+
+@contextmanager
+def open_atomically(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` when the block ends without an error."""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        yield file
 
 
 @contextmanager

@@ -37,14 +37,16 @@ def evaluate(
     Example: [bold]dscca evaluate model/ images.npy captions.npy --y-groups image_of.npy[/bold]
     """
     from dscca import load
-    from dscca.arrays import read_array
+    from dscca.arrays import read_array, read_views
     from dscca.metrics import evaluate_retrieval
 
     fitted = load(model)
     groups = [None if g is None else read_array(g).reshape(-1) for g in (x_groups, y_groups)]
+    paired = x_groups is None and y_groups is None
+    views = read_views(x, y) if paired else (read_array(x), read_array(y))
     result = evaluate_retrieval(
-        fitted.transform(read_array(x)),
-        fitted.transform_y(read_array(y)),
+        fitted.transform(views[0]),
+        fitted.transform_y(views[1]),
         x_groups=groups[0],
         y_groups=groups[1],
         ks=k or (1, 5, 10),

@@ -42,7 +42,7 @@ def fit(
 
     Example: [bold]dscca fit images.npy text.npy -n 50 -p reg=auto -o model/[/bold]
     """
-    from dscca.arrays import read_array
+    from dscca.arrays import read_views
     from dscca.methods import find_method
     from dscca.persistence import check_target
 
@@ -54,9 +54,12 @@ def fit(
             raise ValueError(f"-p {assignment}: write NAME=VALUE with NAME from {', '.join(known)}")
         estimator.set_params(**{name: parse_value(value)})
     check_target(output)
-    sources = (x, y, x_val, y_val)
-    views = [None if source is None else read_array(source) for source in sources]
-    estimator.fit(views[0], views[1], X_val=views[2], y_val=views[3])
+    validation: dict[str, Any] = {}
+    if x_val is not None and y_val is not None:
+        validation["X_val"], validation["y_val"] = read_views(x_val, y_val)
+    elif x_val is not None or y_val is not None:
+        raise ValueError("give --x-val and --y-val, or neither")
+    estimator.fit(*read_views(x, y), **validation)
     estimator.save(output)
     _print_correlations("training", {"training": estimator.correlations_})
     Console().print(f"saved {type(estimator).__name__} to {output}", highlight=False)
@@ -98,9 +101,9 @@ def score(model: ModelPath, x: ViewX, y: ViewY, as_json: AsJson = False) -> None
     Nothing is refitted: on samples that took no part in fitting these are held-out figures.
     """
     from dscca import load
-    from dscca.arrays import read_array
+    from dscca.arrays import read_views
 
-    correlations = load(model).canonical_correlations(read_array(x), read_array(y))
+    correlations = load(model).canonical_correlations(*read_views(x, y))
     if as_json:
         values = [float(value) for value in correlations]
         print(json.dumps({"total_correlation": sum(values), "canonical_correlations": values}))
