@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from benchmarks import flickr8k
+
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/design.md", "docs/performance.md")
 _BLOCK = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -50,12 +52,58 @@ def runs_table(name: str) -> str:
     return f"{table}\n{first['hardware']}, {versions}.\n"
 
 
+def retrieval_table(name: str) -> str:
+    """Return test recalls, averaged over seeds; a setting without runs is shown as missing."""
+    records = _read(f"{name}.json")
+    recalls = list(records[0]["test"])
+    short = [r.replace("image to text", "I→T").replace("text to image", "T→I") for r in recalls]
+    rows = []
+    for setting in flickr8k.SETTINGS:
+        runs = [record for record in records if record["setting"] == setting]
+        if not runs:
+            rows.append([setting, *["missing"] * (len(recalls) + 3), "0"])
+            continue
+        epochs = sorted({str(run["parameters"].get("epochs", "")) for run in runs})
+        figures = [mean(run["test"][recall] for run in runs) for recall in recalls]
+        sums = [
+            _spread([run["test_sum"] for run in runs]),
+            _spread([sum(run["test_weighted"].values()) for run in runs]),
+        ]
+        rows.append(
+            [setting, *(f"{v:.1f}" for v in figures), *sums, ", ".join(epochs), str(len(runs))]
+        )
+    first = records[-1]
+    versions = ", ".join(f"{k} {v}" for k, v in first["versions"].items())
+    table = _markdown(("setting", *short, "sum", "weighted", "epochs", "seeds"), rows)
+    return f"{table}\n{first['hardware']}, {versions}.\n"
+
+
+def search_table(name: str) -> str:
+    """Return what a search on validation data tried."""
+    records = _read(f"{name}.json")
+    columns = ("margin", "alpha", "reduction", "scale", "epochs")
+    rows = [
+        [
+            *(str(record["parameters"][column]) for column in columns),
+            f"{record['validation_sum']:.1f}",
+            str(record["best_epoch"]),
+        ]
+        for record in records
+    ]
+    return _markdown((*columns, "sum of validation recalls", "best epoch"), rows)
+
+
 def rewritten(text: str) -> str:
     """Return a page with its tables made anew."""
 
     def block(match: re.Match[str]) -> str:
         kind, _, name = match[2].partition(":")
-        make = {"benchmark": benchmark_table, "runs": runs_table}[kind]
+        make = {
+            "benchmark": benchmark_table,
+            "runs": runs_table,
+            "retrieval": retrieval_table,
+            "search": search_table,
+        }[kind]
         return f"{match[1]}\n{make(name)}\n{match[4]}"
 
     return _BLOCK.sub(block, text)

@@ -162,7 +162,7 @@ METHODS = (
         "dorfer2018end",
         "Networks trained to rank matching samples first, behind CCA as a layer.",
         grid={"alpha": _ALPHAS, "margin": _MARGINS},
-        default={"alpha": 0.9, "margin": 0.5},
+        default={"alpha": 0.9, "margin": 0.8},
     ),
     Method(
         "ds-ranking-cca",
@@ -175,7 +175,7 @@ METHODS = (
             "margin": _MARGINS,
             "scale_hidden": ((128,), (256,), (256, 128)),
         },
-        default={"alpha": 0.9, "margin": 0.5, "scale_hidden": (128,)},
+        default={"alpha": 0.9, "margin": 0.8, "scale_hidden": (128,)},
         fixed={"warmup": 50, "context": "zx"},
     ),
 )

@@ -87,6 +87,14 @@ class RankingCCA(DeepEstimator):
     **options
         Training, head and data: see :class:`dscca.deep.estimator.DeepEstimator`. The history has
         one column more, ``val_recall``.
+
+    Examples
+    --------
+    >>> from dscca.datasets import embedded_digits
+    >>> data = embedded_digits()
+    >>> model = RankingCCA(5, (32,), epochs=2, random_state=0)
+    >>> model.fit(data.X_train, data.y_train).transform(data.X_test).shape
+    (1000, 5)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
