@@ -167,6 +167,12 @@ def test_blocks_do_not_change_the_result(monkeypatch, dtype):
     assert blockwise.score(X, y) == pytest.approx(whole.correlations_.sum(), abs=1e-4)
 
 
+@pytest.mark.parametrize("widths", [(1, 1), (200, 200), (5000, 3000)])
+def test_a_block_takes_little_memory_however_long_the_views(widths):
+    long = [np.broadcast_to(np.float64(0), (10**9, width)) for width in widths]
+    assert views.block_rows(*long) * sum(widths) * 8 <= 2**26
+
+
 def test_a_stream_is_as_precise_as_its_coarsest_part():
     X, y = paired(n=600)
     X[:, 5] = X[:, 0] + X[:, 1]  # in float32 only up to rounding

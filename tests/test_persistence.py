@@ -206,6 +206,16 @@ def test_a_failed_save_leaves_the_old_file(saved, monkeypatch):
     assert os.listdir(saved.parent) == ["model.safetensors"]
 
 
+@pytest.mark.parametrize("mask", [0o022, 0o027])
+def test_saved_files_may_be_read_as_any_other_file(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        LinearCCA(1).fit(*paired()).save(tmp_path)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
 SAVER = """
 import sys
 from problems import paired

@@ -139,6 +139,11 @@ def test_callbacks_see_rows_and_stop_training():
     assert same_parameters(model, small_dcca(epochs=3).fit(*VIEWS))
 
 
+def test_only_a_truth_value_stops_training():
+    for answer, epochs in ((np.True_, 1), (True, 1), (np.False_, 5), (1, 5), ("stop", 5), ({}, 5)):
+        assert small_dcca(callbacks=[lambda row, a=answer: a]).fit(*VIEWS).n_iter_ == epochs
+
+
 # Schedules, clipping, averaging
 
 

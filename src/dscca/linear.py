@@ -11,16 +11,11 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from dscca.base import (
-    TwoViewEstimator,
-    Variates,
-    fold_moments,
-    moments_of,
-    project_linear,
-)
+from dscca.base import TwoViewEstimator, Variates
 from dscca.linalg import CanonicalDirections, Covariances, canonical_directions
 from dscca.moments import Moments
 from dscca.regularization import RegularizerChoice, choose_regularizer, per_view
+from dscca.streaming import fold_moments, moments_of, project_linear
 from dscca.views import View, check_x, resolve_device
 
 _CV_FOLDS = 5

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -15,7 +14,6 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
 from dscca.base import TwoViewEstimator, Variates
@@ -23,7 +21,7 @@ from dscca.deep.checkpoint import Checkpoint
 from dscca.deep.fitting import FEATURE_EPS, check_features, make_trainer, run_facts
 from dscca.deep.layers import MLP
 from dscca.deep.network import Objective, Standardize, TwoViewModel, TwoViewNet
-from dscca.deep.optimizers import OPTIMIZERS
+from dscca.deep.parameters import CONSTRAINTS
 from dscca.deep.preparation import FittingData, prepare
 from dscca.deep.restoring import load_net, new_network, stored_inputs
 from dscca.deep.sizes import widths_per_view
@@ -102,25 +100,7 @@ class DeepEstimator(TwoViewEstimator):
     }
     _training_only: ClassVar[tuple[str, ...]] = ("callbacks", "checkpoint_dir", "random_state")
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "head_reg": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left"), "array-like"],
-        "scale": [StrOptions({"view", "features"}), None],
-        "dropout": [Interval(Real, 0, 1, closed="left")],
-        "epochs": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 2, None, closed="left")],
-        "optimizer": [StrOptions(set(OPTIMIZERS))],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "schedule": [StrOptions({"constant", "cosine", "step"})],
-        "clip": [Interval(Real, 0, None, closed="neither"), None],
-        "averaging": [Interval(Real, 0, 1, closed="left")],
-        "patience": [Interval(Integral, 1, None, closed="left"), None],
-        "precision": [StrOptions({"auto", "fp32", "tf32", "bf16"})],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "random_state": ["random_state"],
-        "device": [str],
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS
 
     _output_norm: ClassVar[bool] = True
     """Whether a BatchNorm follows the encoders' last layer."""

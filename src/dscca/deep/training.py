@@ -187,9 +187,9 @@ class Trainer:
         asked = [callback(dict(row)) for callback in self.callbacks]
         patience = self.options.patience
         waited = self.state.epoch - max(self.state.best_epoch, self.options.warmup)
-        return any(answer is True for answer in asked) or bool(
-            patience is not None and waited >= patience
-        )
+        # Callbacks may return anything, as those made for other ends do; only a truth value stops.
+        stop = any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in asked)
+        return stop or bool(patience is not None and waited >= patience)
 
     def _diverged(self, where: str) -> None:
         best = self.state.best_epoch
