@@ -182,7 +182,7 @@ class NCCA(TwoViewEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n = len(views[0])
         rows, held_out = np.arange(n), None
-        if self.head_reg == "auto":
+        if isinstance(self.head_reg, str):
             rows, held_out = hold_out(n, self.validation_fraction, self.n_components, seed, given)
         self._check_sizes(len(rows))
         W_x, W_y = (self._weights(view, rows, which, seed) for which, view in enumerate(views))
