@@ -11,6 +11,9 @@ _DENSE = 1536
 _BLOCKS = 10
 """Blocks that either basis may hold before it is cut back to the best of it."""
 
+_NOTHING = 1e-2
+"""Vectors whose squared length by N is 1e-10 of this are taken to be rounding."""
+
 _CHECK_STEPS = 3
 """Steps between looks at the pairs, each of which costs a decomposition of the bases' size."""
 
@@ -34,6 +37,9 @@ class Operator(Protocol):
     def adjoint(self, W: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``T* W`` and ``N₁ W`` of a block of columns."""
 
+    def norms(self, R: Tensor, space: int) -> Tensor:
+        """Return the length of each column in space 1 or 2, by its inner product."""
+
 
 class MatrixOperator:
     """A matrix between Euclidean spaces."""
@@ -51,6 +57,10 @@ class MatrixOperator:
         """Return ``Mᵀ W`` and W."""
         return self.M.T @ W, W
 
+    def norms(self, R: Tensor, space: int) -> Tensor:
+        """Return Euclidean lengths."""
+        return R.norm(dim=0)
+
 
 def leading_svd(M: Tensor, k: int, *, tolerance: float = 1e-9) -> tuple[Tensor, Tensor, Tensor]:
     """Return U (p x k), the singular values and V (q x k) of the `k` leading singular pairs."""
@@ -67,7 +77,7 @@ def leading_pairs(
 
     A block Krylov method: bases of both spaces grow by ``T`` and ``T*`` of each other's newest
     block, orthonormal to all before (Golub, Luk and Overton 1981), and the best pairs in them are
-    those of the small problem between the bases (Rayleigh-Ritz). When they have grown long they
+    those of the small matrix of T between the bases (Rayleigh-Ritz). When they have grown long they
     are replaced by their best pairs, which loses little (thick restart; Wu and Simon 2000).
 
     It has converged when ``‖T z_i - σ_i w_i‖`` and ``‖T* w_i - σ_i z_i‖`` are at most `tolerance`
@@ -80,25 +90,28 @@ def leading_pairs(
     limit = max(_BLOCKS * width, 3 * k)
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(operator.shape[1], width, dtype=torch.float64, generator=generator)
-    W, Z = _Basis(operator.shape[0]), _Basis(operator.shape[1])
-    block, worst = Z.extension(start.to(operator.device)), torch.inf
+    W, Z = _Basis(), _Basis()
+    block, worst = Z.outside(start.to(operator.device)), torch.inf
     for step in range(1, max_steps + 1):
         Z.append(block, *operator.apply(block))
-        further = W.extension(Z.newest)
+        further = W.outside(Z.newest)
         W.append(further, *operator.adjoint(further))
         # Before a restart, as it must be orthogonal to the pairs that are dropped as well.
-        block = Z.extension(W.newest)
+        block = Z.outside(W.newest)
         exhausted, long = not block.shape[1], W.vectors.shape[1] > limit
         if not (exhausted or long or step % _CHECK_STEPS == 0 or step == max_steps):
             continue
-        sigma, X, Y = _ritz(W, Z)
-        worst = _residual(W, Z, sigma[:k], X[:, :k], Y[:, :k])
+        X, sigma, Yh = torch.linalg.svd(W.metric.T @ Z.images, full_matrices=False)
+        w, Tw = W.vectors @ X[:, :k], W.images @ X[:, :k]
+        z, Tz = Z.vectors @ Yh[:k].T, Z.images @ Yh[:k].T
+        lengths = operator.norms(Tz - sigma[:k] * w, 1), operator.norms(Tw - sigma[:k] * z, 2)
+        worst = max(float(length.max()) for length in lengths)
         if exhausted or (len(sigma) >= k and worst <= tolerance * float(sigma[0])):
-            return W.vectors @ X[:, :k], sigma[:k], Z.vectors @ Y[:, :k]
+            return w, sigma[:k], z
         if long:
             keep = max(limit // 3, k + width)
             W.combine(X[:, :keep])
-            Z.combine(Y[:, :keep])
+            Z.combine(Yh[:keep].T)
     raise NotConvergedError(
         f"the {k} leading pairs were not found to {tolerance:g} in {max_steps} steps (residual "
         f"{worst:.1e}): ask for fewer components or raise the regulariser."
@@ -106,59 +119,44 @@ def leading_pairs(
 
 
 class _Basis:
-    """Vectors orthonormal in the Euclidean sense, their images, and their products with N."""
+    """Vectors orthonormal by the inner product N, their images, and their products with N."""
 
-    def __init__(self, length: int) -> None:
-        empty = torch.empty(length, 0, dtype=torch.float64)
-        self.vectors, self.images, self.metric = empty, empty, empty
-        self.newest = empty
+    def __init__(self) -> None:
+        self.vectors = self.images = self.metric = torch.empty(0, 0)
+        self.newest = self.images
         """Images of the vectors that came last."""
 
-    def append(self, vectors: Tensor, images: Tensor, metric: Tensor) -> None:
-        if not self.vectors.shape[1]:
-            self.vectors, self.images, self.metric = vectors, images, metric
-        else:
-            self.vectors = torch.cat([self.vectors, vectors], dim=1)
-            self.images = torch.cat([self.images, images], dim=1)
-            self.metric = torch.cat([self.metric, metric], dim=1)
-        self.newest = images
+    def outside(self, block: Tensor) -> Tensor:
+        """Return vectors, of length one, for what of `block` is orthogonal to the basis."""
+        size = torch.linalg.matrix_norm(block)
+        if len(self.vectors):
+            for _ in range(2):
+                block = block - self.vectors @ (self.metric.T @ block)
+        Q, R = torch.linalg.qr(block)
+        U, s, _ = torch.linalg.svd(R)
+        return Q @ U[:, s > 1e-13 * size]
+
+    def append(self, block: Tensor, images: Tensor, metric: Tensor) -> None:
+        """Add vectors that are outside the basis, made orthonormal."""
+        if len(self.vectors):
+            inside = self.metric.T @ block
+            block = block - self.vectors @ inside
+            images = images - self.images @ inside
+            metric = metric - self.metric @ inside
+        gram = block.T @ metric
+        values, directions = torch.linalg.eigh((gram + gram.T) / 2)
+        keep = values > 1e-10 * max([_NOTHING, *values[-1:].tolist()])
+        root = directions[:, keep] / values[keep].sqrt()
+        self.newest = images @ root
+        self.vectors = _beside(self.vectors, block @ root)
+        self.images = _beside(self.images, self.newest)
+        self.metric = _beside(self.metric, metric @ root)
 
     def combine(self, C: Tensor) -> None:
-        """Replace the basis by the orthonormalised combinations C of its vectors."""
-        Q = torch.linalg.qr(C)[0]
-        self.vectors, self.images = self.vectors @ Q, self.images @ Q
-        self.metric = self.metric @ Q
-
-    def extension(self, block: Tensor) -> Tensor:
-        """Return orthonormal vectors for what of `block` lies outside the basis."""
-        norm = torch.linalg.matrix_norm(block)
-        for _ in range(2):
-            if self.vectors.shape[1]:
-                block = block - self.vectors @ (self.vectors.T @ block)
-            Q, R = torch.linalg.qr(block)
-            U, s, _ = torch.linalg.svd(R)
-            block = Q @ U[:, s > 1e-13 * norm]
-            norm = torch.ones_like(norm)
-        return block
+        """Replace the basis by combinations of its vectors, with orthonormal coefficients C."""
+        self.vectors, self.images = self.vectors @ C, self.images @ C
+        self.metric = self.metric @ C
 
 
-def _ritz(W: _Basis, Z: _Basis) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the singular values of the operator between both bases, and their coefficients."""
-    C = W.metric.T @ Z.images
-    F, G = (_inverse_root(b.vectors.T @ b.metric) for b in (W, Z))
-    U, sigma, Vh = torch.linalg.svd(F.T @ C @ G, full_matrices=False)
-    return sigma, F @ U, G @ Vh.T
-
-
-def _inverse_root(S: Tensor) -> Tensor:
-    """Return R with ``Rᵀ S R = I`` on the directions of S that are not rounding."""
-    values, vectors = torch.linalg.eigh((S + S.T) / 2)
-    keep = values > 1e-12 * values[-1]
-    return vectors[:, keep] / values[keep].sqrt()
-
-
-def _residual(W: _Basis, Z: _Basis, sigma: Tensor, X: Tensor, Y: Tensor) -> float:
-    w, z = W.vectors @ X, Z.vectors @ Y
-    first = Z.images @ Y - sigma * w
-    second = W.images @ X - sigma * z
-    return max(float(r.norm(dim=0).max()) for r in (first, second))
+def _beside(old: Tensor, new: Tensor) -> Tensor:
+    return torch.cat([old, new], dim=1) if len(old) else new

@@ -26,6 +26,9 @@ from dscca.linalg import SingularCovarianceError, fix_signs
 from dscca.regularization import per_view
 from dscca.views import View, require_finite, resolve_device, row_blocks
 
+_NO_CORRELATION = 1e-9
+"""Values of ρ below are rounding: one of the directions has no variance."""
+
 
 class KCCA(TwoViewEstimator):
     r"""Exact kernel CCA with a ridge (Hardoon, Szedmak and Shawe-Taylor 2004).
@@ -182,10 +185,11 @@ class KCCA(TwoViewEstimator):
     def _solve(self, first: "_Smoother", second: "_Smoother") -> None:
         """Set directions, correlations and what interprets them."""
         w, rho, z = leading_pairs(_DualProblem(first, second), self.n_components)
-        if len(rho) < self.n_components:
+        bound = int((rho > _NO_CORRELATION).sum())
+        if bound < self.n_components:
             raise ValueError(
-                f"n_components={self.n_components} is above {len(rho)}, the number of pairs of "
-                f"directions that carry variance in both views: use n_components <= {len(rho)}."
+                f"n_components={self.n_components} is above {bound}, the number of pairs of "
+                f"directions that carry variance in both views: use n_components <= {bound}."
             )
         alpha, u = first.unit_variance(w)
         beta, v = second.unit_variance(z)
@@ -274,6 +278,11 @@ class _DualProblem:
         """Return ``P₁ W``, twice."""
         smoothed = self.first.smooth(W)
         return smoothed, smoothed
+
+    def norms(self, R: Tensor, space: int) -> Tensor:
+        """Return the length of each column by the inner product with P₁ or P₂."""
+        smoother = (self.first, self.second)[space - 1]
+        return (R * smoother.smooth(R)).sum(dim=0).clamp_min(0).sqrt()
 
 
 def _interpret(
