@@ -7,7 +7,7 @@ The differentiable counterparts of the last step are in :mod:`dscca.polar`.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -26,13 +26,17 @@ class SingularCovarianceError(ValueError):
 
 
 @contextmanager
-def full_precision() -> Iterator[None]:
-    """Keep matrix products out of TF32, whatever the process-wide setting says."""
+def full_precision(device: torch.device | None = None) -> Iterator[None]:
+    """Keep matrix products out of TF32 and, on the given device, out of ``torch.autocast``.
+
+    Process-wide settings and contexts around this one do not matter.
+    """
     matmul = torch.backends.cuda.matmul
     previous = matmul.fp32_precision
     matmul.fp32_precision = "ieee"
     try:
-        yield
+        with nullcontext() if device is None else torch.autocast(device.type, enabled=False):
+            yield
     finally:
         matmul.fp32_precision = previous
 
