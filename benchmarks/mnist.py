@@ -29,6 +29,12 @@ GROUPS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
             {"scale_hidden": (128,), "averaging": 0.9},
         ),
     },
+    "baselines": {
+        "DCCAE": ("DCCAE", {"reconstruction": 1e-3}),
+        "Soft-CCA": ("SoftCCA", {"decorrelation": 10.0, "memory": 0.9}),
+        "Soft-HGR": ("SoftHGR", {}),
+        "ℓ0-CCA": ("L0CCA", {"sparsity": 0.01, "noise": 0.1, "reduction": "mean"}),
+    },
 }
 
 
@@ -78,7 +84,9 @@ def main() -> None:
     parser.add_argument("seeds", type=int, nargs="?", default=1)
     parser.add_argument("--group", choices=GROUPS, default="dcca")
     parser.add_argument("--checkpoints", type=Path)
+    parser.add_argument("--precision", help="of the large products; bf16 for CPUs that have it")
     arguments = parser.parse_args()
+    changes = {"precision": arguments.precision} if arguments.precision else {}
     data = load_splits("mnist")
     if torch.cuda.is_available():  # context, libraries, kernels
         run("", ("DSDCCA", {"scale_hidden": (128,)}), data, 0, epochs=3, warmup=1)
@@ -89,7 +97,7 @@ def main() -> None:
         for seed in range(arguments.seeds):
             if (name, seed) in done:
                 continue
-            record = run(name, setting, data, seed, arguments.checkpoints)
+            record = run(name, setting, data, seed, arguments.checkpoints, **changes)
             records.append(record)
             print(
                 f"{name:36} seed {seed}  test TC {record['test_tc']:.3f}  best epoch "

@@ -229,3 +229,25 @@ def test_gradients_of_gates(reduction):
     del gates.mu
     mu = torch.tensor([0.2, 0.45, 0.5, 0.8], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(loss, mu)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda f, g: losses.cca_loss(f, g),
+        lambda f, g: losses.soft_hgr_loss(f, g),
+        lambda f, g: soft_cca(f, g, 2 * [(torch.zeros(4, 4), torch.zeros(()))]),
+        lambda f, g: losses.feature_correlations(f, g).sum(),
+        lambda f, g: losses.reconstruction_error(f, g),
+    ],
+    ids=["cca", "soft-hgr", "soft-cca", "correlations", "reconstruction"],
+)
+def test_losses_keep_their_precision_under_autocast(loss):
+    results = []
+    for enabled in (False, True):
+        views = [F.float().requires_grad_() for F in features()]
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            value = loss(*views)
+        results.append((value, *torch.autograd.grad(value, views)))
+    for ours, reference in zip(*results, strict=True):
+        torch.testing.assert_close(ours, reference)

@@ -1,7 +1,7 @@
 """Sums over samples: means and scatter matrices, in one pass and in constant memory."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -13,13 +13,17 @@ _FAR = 0.99
 
 
 @contextmanager
-def full_precision() -> Iterator[None]:
-    """Keep matrix products out of TF32, whatever the process-wide setting says."""
+def full_precision(device: torch.device | None = None) -> Iterator[None]:
+    """Keep matrix products out of TF32 and, on the given device, out of ``torch.autocast``.
+
+    Process-wide settings and contexts around this one do not matter.
+    """
     matmul = torch.backends.cuda.matmul
     previous = matmul.fp32_precision
     matmul.fp32_precision = "ieee"
     try:
-        yield
+        with nullcontext() if device is None else torch.autocast(device.type, enabled=False):
+            yield
     finally:
         matmul.fp32_precision = previous
 

@@ -104,7 +104,7 @@ def accumulated_covariance(
     for centred features F and memory α. :math:`C_t / c_t` estimates the covariance over all
     samples; of it only the batch's own share has a gradient, the past is a constant.
     """
-    with full_precision():
+    with full_precision(F.device):
         batch = F.T @ F / (len(F) - 1)
     return memory * total.detach() + batch, memory * normalizer + 1
 
@@ -148,7 +148,7 @@ def soft_hgr_loss(F1: Float[Tensor, "n d"], F2: Float[Tensor, "n d"]) -> Float[T
     """
     F1, F2 = F1 - F1.mean(dim=0), F2 - F2.mean(dim=0)
     n = len(F1)
-    with full_precision():
+    with full_precision(F1.device):
         S11, S22 = F1.T @ F1 / (n - 1), F2.T @ F2 / (n - 1)
     return (S11 * S22).sum() / 2 - (F1 * F2).sum() / (n - 1)
 
@@ -173,7 +173,7 @@ class _CCALoss(torch.autograd.Function):
         n, d = F1.shape
         ctx.split = d
         C = torch.cat([F1 - F1.mean(dim=0), F2 - F2.mean(dim=0)], dim=1)
-        with full_precision():
+        with full_precision(C.device):
             S = (C.T @ C).double() / (n - 1)
             J1, J2 = inverse_factors(S[:d, :d], S[d:, d:], reg)
             M = J1 @ S[:d, d:] @ J2.T
@@ -239,7 +239,7 @@ def ranking_loss(
     A, B = normalize(P1), normalize(P2)
     matched = (A * B).sum(dim=1)
     total = torch.zeros_like(matched[0])
-    with full_precision():
+    with full_precision(A.device):
         for start in range(0, n, max(1, _BLOCK_SCORES // n)):
             rows = slice(start, start + max(1, _BLOCK_SCORES // n))
             scores = A[rows] @ B.T

@@ -147,12 +147,15 @@ class TwoViewModel(nn.Module):
         self.net, self.objective = net, objective
 
     def loss(self, x: Tensor, y: Tensor, autocast: torch.dtype | None = None) -> Tensor:
-        """Return the loss of a batch; only the encoders run in the lower precision."""
+        """Return the loss of a batch; only networks run in the lower precision.
+
+        The objective may have networks too, so the losses see to their own precision.
+        """
         with torch.no_grad():
             x, y = self.net.standardize(x, y)
         with torch.autocast(x.device.type, dtype=autocast, enabled=autocast is not None):
             f, g = self.net(x, y)
-        value: Tensor = self.objective(f.to(x.dtype), g.to(x.dtype), x, y)
+            value: Tensor = self.objective(f.to(x.dtype), g.to(x.dtype), x, y)
         return value
 
     @torch.no_grad()
