@@ -131,7 +131,7 @@ def test_parameters_of_deep_models(run, files, monkeypatch):
         (["fit", "x.npy", "y.npz", "-o", "x.npy"], "x.npy is a file, not a folder"),
         (["fit", "x.npy", "y.npz", "-o", "x.npy/deep/er"], "x.npy is a file, not a folder"),
         (["demo", "-o", "x.npy"], "x.npy is a file, not a folder"),
-        (["fit", "x.npy", "y.npz", "-o", "m", "-p", "reg=[]"], "one number >= 0 or a pair"),
+        (["fit", "x.npy", "y.npz", "-o", "m", "-p", "reg=[]"], "a number >= 0, or a pair"),
         (["fit", "x.npy", "y.npz"], "Missing option '--output' / '-o'. Try dscca fit --help."),
         (["fit", "x.npy", "y.npz", "-o", "m", "-n", "0"], "greater than or equal to 1"),
         (["nonsense"], "No such command 'nonsense'. Try dscca --help."),

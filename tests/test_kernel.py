@@ -289,7 +289,7 @@ def test_a_callable_kernel_is_asked_for_on_loading(views, tmp_path):
         (KCCA(60, kernel="linear"), "n_components=60 is above 59"),
         (KCCA(6, kernel="linear"), "n_components=6 is above 5, the number of pairs"),
         (KCCA(reg=(0.1, 0)), "reg must be above 0"),
-        (KCCA(reg=(0.1, 0.2, 0.3)), "reg must be one number"),
+        (KCCA(reg=(0.1, 0.2, 0.3)), "reg must be a number >= 0"),
         (KCCA(kernel="laplacian"), 'gamma="median" does not suit'),
         (KCCA(gamma=(1.0, -1.0)), "gamma must be"),
         (KCCA(kernel=lambda a, b: a[:, 0]), r"the kernel returned shape \(60,\)"),

@@ -394,7 +394,7 @@ def test_impossible_parameters_are_refused(make):
     ):
         with pytest.raises(ValueError, match=f"'{name}' parameter"):
             make(**{name: value}).fit(*VIEWS)
-    with pytest.raises(ValueError, match="positive for both views"):
+    with pytest.raises(ValueError, match="reg must be a number > 0"):
         make(reg=(1e-3, 0.0)).fit(*VIEWS)
     with pytest.raises(ValueError, match="context"):
         small_ds_ranking(context="y").fit(*VIEWS)

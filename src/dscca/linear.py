@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from dscca.base import TwoViewEstimator, Variates
 from dscca.linalg import CanonicalDirections, Covariances, canonical_directions
 from dscca.moments import Moments
-from dscca.regularization import RegularizerChoice, choose_regularizer, per_view
+from dscca.parameters import NOT_NEGATIVE, pair_of
+from dscca.regularization import RegularizerChoice, choose_regularizer
 from dscca.streaming import fold_moments, moments_of, project_linear
 from dscca.views import View, check_x, resolve_device
 
@@ -118,7 +119,7 @@ class LinearCCA(TwoViewEstimator):
         if not isinstance(self.reg, str):
             self.reg_choice_: RegularizerChoice | None = None
             moments = moments_of(first, second, device=self.device)
-            return self._solve(moments, per_view("reg", self.reg))
+            return self._solve(moments, pair_of("reg", self.reg, NOT_NEGATIVE))
         if validation is None:
             moments, folds = self._folds(first, second)
         else:
@@ -146,7 +147,7 @@ class LinearCCA(TwoViewEstimator):
         ).copy()
         if started:
             moments.merge(self.moments_)
-        reg = per_view("reg", self.reg)
+        reg = pair_of("reg", self.reg, NOT_NEGATIVE)
         needed = max(self.n_features_in_, self.n_features_y_) + 1 if 0 in reg else self.n_components
         if moments.n_samples <= needed:
             self.moments_ = moments
@@ -261,7 +262,7 @@ class LinearCCA(TwoViewEstimator):
         if n_samples < 2 or not 0 < eps < 1:
             raise ValueError(f"sums of {n_samples} samples with rounding unit {eps}")
         self.moments_ = Moments(n_samples, mean, scatter, eps)
-        self.reg_, self.reg_choice_ = per_view("reg", small["reg"]), None
+        self.reg_, self.reg_choice_ = pair_of("reg", small["reg"], NOT_NEGATIVE), None
         x_rank, y_rank = small["ranks"]
         self.ranks_ = int(x_rank), int(y_rank)
 

@@ -26,9 +26,8 @@ from dscca.density import (
 from dscca.head import BLOCK_ROWS, feature_covariances, feature_sums, fit_head, project
 from dscca.linalg import Covariances
 from dscca.neighbors import nearest, nearest_approximately
-from dscca.parameters import COUNT, POSITIVE, SHARE, SIZE, pair_of
+from dscca.parameters import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, SIZE, pair_of
 from dscca.reduction import Rows, blocks, principal_axes, row_moments
-from dscca.regularization import per_view
 from dscca.views import View, not_finite_error, resolve_device
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -257,7 +256,9 @@ class NCCA(TwoViewEstimator):
         parts = [torch.from_numpy(f).to(device) for f in (found.x, found.y)]
         features = zip(*(torch.split(f, BLOCK_ROWS) for f in parts), strict=True)
         train, scatters = feature_sums(zip(raw, features, strict=True), _EPS)
-        reg: Any = "auto" if validation is not None else per_view("head_reg", self.head_reg)
+        reg: Any = (
+            "auto" if validation is not None else pair_of("head_reg", self.head_reg, NOT_NEGATIVE)
+        )
         head, self.head_reg_ = fit_head(train, validation or train, self.n_components, reg)
         self.x_feature_mean_, self.y_feature_mean_ = train.mean_x.numpy(), train.mean_y.numpy()
         self.x_rotations_, self.y_rotations_ = head.A.numpy(), head.B.numpy()
@@ -305,4 +306,4 @@ class NCCA(TwoViewEstimator):
             raise ValueError(f"n_neighbors={max(neighbors)} is above the number of points")
         self.n_neighbors_ = neighbors
         self.width_ = pair_of("width", small["width"], POSITIVE)
-        self.head_reg_ = per_view("head_reg", small["head_reg"])
+        self.head_reg_ = pair_of("head_reg", small["head_reg"], NOT_NEGATIVE)

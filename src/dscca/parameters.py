@@ -19,11 +19,16 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int | np.integer) and bool(value >= 1)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and bool(0 <= value < np.inf)
+
+
 def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and bool(0 < value < np.inf)
+    return _is_number(value) and bool(value > 0)
 
 
 COUNT = Kind(_is_count, "a whole number >= 1")
+NOT_NEGATIVE = Kind(_is_number, "a number >= 0")
 POSITIVE = Kind(_is_positive, "a number > 0")
 SHARE = Kind(lambda v: v is None or (_is_positive(v) and v <= 1), "a share in (0, 1], or None")
 SIZE = Kind(lambda v: SHARE.valid(v) or _is_count(v), "a count, a share in (0, 1], or None")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,25 +22,6 @@ GRID = tuple(float(r) for r in np.logspace(-8, 2, 11))
 
 _LARGE = 1536
 """Beyond it an iteration for the leading directions beats the decomposition of a Gram matrix."""
-
-
-def per_view(name: str, value: Any) -> tuple[float, float]:
-    """Return one value for both views, or a pair, as a pair."""
-    try:
-        pair = np.atleast_1d(np.asarray(value, dtype=np.float64))
-    except (TypeError, ValueError):
-        pair = np.empty(0)
-    if pair.shape not in ((1,), (2,)) or any(not (0 <= v < np.inf) for v in pair):
-        raise ValueError(f"{name} must be one number >= 0 or a pair of them, got {value!r}.")
-    return float(pair[0]), float(pair[-1])
-
-
-def positive_per_view(name: str, value: Any) -> tuple[float, float]:
-    """Return one positive value for both views, or a pair, as a pair."""
-    pair = per_view(name, value)
-    if 0 in pair:
-        raise ValueError(f"{name} must be positive for both views, got {value!r}.")
-    return pair
 
 
 @dataclass

@@ -13,7 +13,7 @@ from dscca.deep.losses import feature_correlations, reconstruction_error
 from dscca.deep.models import DCCA, CCAObjective
 from dscca.deep.network import Objective, TwoViewNet
 from dscca.deep.reconstruction import Decoders, Reconstructing
-from dscca.regularization import positive_per_view
+from dscca.parameters import POSITIVE, pair_of
 
 
 class DCCAEObjective(CCAObjective):
@@ -67,7 +67,7 @@ class DCCAE(Reconstructing, DCCA):
         self.reconstruction = reconstruction
 
     def _objective(self, net: TwoViewNet) -> Objective:
-        reg = positive_per_view("reg", self.reg)
+        reg = pair_of("reg", self.reg, POSITIVE)
         decoders = self._decoders(net.widths(self.input_shapes_))
         return DCCAEObjective(reg, decoders, self.reconstruction)
 

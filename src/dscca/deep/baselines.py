@@ -24,7 +24,7 @@ from dscca.deep.models import DCCA, CCAObjective
 from dscca.deep.network import Objective, TwoViewModel, TwoViewNet
 from dscca.deep.preparation import FittingData
 from dscca.deep.training import State
-from dscca.regularization import per_view, positive_per_view
+from dscca.parameters import NOT_NEGATIVE, POSITIVE, pair_of
 
 _NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 _POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -111,11 +111,13 @@ class SoftCCA(DeepEstimator):
         self.memory = memory
 
     def _objective(self, net: TwoViewNet) -> Objective:
-        memories = per_view("memory", self.memory)
+        memories = pair_of("memory", self.memory, NOT_NEGATIVE)
         if max(memories) >= 1:
             raise ValueError(f"memory must be below 1 for both views, got {self.memory!r}.")
         width = net.shared_width(self.input_shapes_)
-        return SoftCCAObjective(width, per_view("decorrelation", self.decorrelation), memories)
+        return SoftCCAObjective(
+            width, pair_of("decorrelation", self.decorrelation, NOT_NEGATIVE), memories
+        )
 
 
 class SoftHGRObjective(Objective):
@@ -255,15 +257,15 @@ class L0CCA(DCCA):
         return super()._finish(model, state, data)
 
     def _assembled(self, which: int, encoder: nn.Module) -> nn.Module:
-        noise = positive_per_view("noise", self.noise)[which]
+        noise = pair_of("noise", self.noise, POSITIVE)[which]
         gates = StochasticGates(self.input_shapes_[which], noise)
         return nn.Sequential(OrderedDict(gates=gates, encoder=encoder))
 
     def _objective(self, net: TwoViewNet) -> Objective:
         encoders: Any = net.encoders
         return L0CCAObjective(
-            positive_per_view("reg", self.reg),
+            pair_of("reg", self.reg, POSITIVE),
             [encoder.gates for encoder in encoders],
-            per_view("sparsity", self.sparsity),
+            pair_of("sparsity", self.sparsity, NOT_NEGATIVE),
             self.reduction,
         )

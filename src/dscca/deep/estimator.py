@@ -27,7 +27,7 @@ from dscca.deep.restoring import load_net, new_network, stored_inputs
 from dscca.deep.sizes import widths_per_view
 from dscca.deep.training import Callback, DivergedError, Options, State
 from dscca.head import encode_both, feature_covariances, fit_head, project, training_sums
-from dscca.regularization import per_view
+from dscca.parameters import NOT_NEGATIVE, pair_of
 from dscca.views import View, resolve_device, working_dtype
 
 
@@ -283,7 +283,7 @@ class DeepEstimator(TwoViewEstimator):
         train, scatters = training_sums(net.encode, data.training_blocks(), FEATURE_EPS)
         held_out = feature_covariances(encode_both(net.encode, data.validation), FEATURE_EPS)
         automatic = isinstance(self.head_reg, str)
-        reg: Any = "auto" if automatic else per_view("head_reg", self.head_reg)
+        reg: Any = "auto" if automatic else pair_of("head_reg", self.head_reg, NOT_NEGATIVE)
         found, self.head_reg_ = fit_head(train, held_out, self.n_components, reg)
         self.net_ = net.cpu().requires_grad_(False).eval()
         self.correlations_ = found.correlations.numpy()
@@ -335,6 +335,6 @@ class DeepEstimator(TwoViewEstimator):
         self.net_ = new_network(build, net)
         load_net(self.net_, net, self.input_shapes_, (self.x_feature_mean_, self.y_feature_mean_))
         self.net_.scaled = bool(facts["scaled"])
-        self.head_reg_ = per_view("head_reg", facts["head_reg"])
+        self.head_reg_ = pair_of("head_reg", facts["head_reg"], NOT_NEGATIVE)
         self.n_iter_ = int(facts["n_iter"])
         self.best_epoch_, self.history_ = int(facts["best_epoch"]), pd.DataFrame(facts["history"])

@@ -11,7 +11,7 @@ from dscca.deep.estimator import DeepEstimator
 from dscca.deep.losses import cca_loss
 from dscca.deep.network import Objective, TwoViewNet
 from dscca.deep.scaling import DynamicScaling
-from dscca.regularization import positive_per_view
+from dscca.parameters import POSITIVE, pair_of
 
 
 class CCAObjective(Objective):
@@ -68,7 +68,7 @@ class DCCA(DeepEstimator):
         self.reg = reg
 
     def _objective(self, net: TwoViewNet) -> Objective:
-        return CCAObjective(positive_per_view("reg", self.reg))
+        return CCAObjective(pair_of("reg", self.reg, POSITIVE))
 
 
 class DSDCCA(DynamicScaling, DCCA):

@@ -15,7 +15,7 @@ from dscca.deep.losses import Reduction, ranking_loss
 from dscca.deep.network import Objective, TwoViewNet
 from dscca.deep.scaling import DynamicScaling
 from dscca.metrics import recall_at, retrieval_ranks
-from dscca.regularization import positive_per_view
+from dscca.parameters import POSITIVE, pair_of
 
 Selection = Literal["loss", "recall"]
 
@@ -127,7 +127,7 @@ class RankingCCA(DeepEstimator):
         self.selection = selection
 
     def _objective(self, net: TwoViewNet) -> Objective:
-        reg = positive_per_view("reg", self.reg)
+        reg = pair_of("reg", self.reg, POSITIVE)
         layer = CCALayer(*net.widths(self.input_shapes_), alpha=self.alpha, reg=reg)
         return RankingObjective(
             layer,

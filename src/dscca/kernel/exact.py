@@ -23,7 +23,7 @@ from dscca.kernel.functions import (
 )
 from dscca.krylov import leading_pairs
 from dscca.linalg import SingularCovarianceError, fix_signs
-from dscca.regularization import per_view
+from dscca.parameters import NOT_NEGATIVE, pair_of
 from dscca.views import View, require_finite, resolve_device, row_blocks
 
 _NO_CORRELATION = 1e-9
@@ -145,7 +145,7 @@ class KCCA(TwoViewEstimator):
         views = self._check_training(X, y, reset=True)
         self._check_validation(X_val, y_val)
         n, device = len(views[0]), resolve_device(self.device)
-        self.reg_ = per_view("reg", self.reg)
+        self.reg_ = pair_of("reg", self.reg, NOT_NEGATIVE)
         if 0 in self.reg_:
             raise ValueError(f"reg must be above 0 for exact kernel CCA, got {self.reg!r}.")
         if self.n_components >= n:

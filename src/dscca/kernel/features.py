@@ -21,7 +21,8 @@ from dscca.kernel.functions import (
     require_variation,
 )
 from dscca.linalg import Covariances, canonical_directions
-from dscca.regularization import choose_regularizer, per_view
+from dscca.parameters import NOT_NEGATIVE, pair_of
+from dscca.regularization import choose_regularizer
 from dscca.views import View, require_finite, resolve_device, row_blocks
 
 FeatureMap = FourierMap | LandmarkMap
@@ -134,7 +135,7 @@ class FeatureMapCCA(TwoViewEstimator):
         maps: tuple[FeatureMap, FeatureMap],
     ) -> tuple[float, float]:
         if self.reg != "auto":
-            return per_view("reg", self.reg)
+            return pair_of("reg", self.reg, NOT_NEGATIVE)
         if held_out is None:
             raise ValueError(
                 'reg="auto" chooses on validation data: pass X_val, y_val or a number.'
