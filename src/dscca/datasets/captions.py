@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from dscca.features.captions import read_tokens as token_lines
+
 Captions = dict[str, tuple[str, ...]]
 
 
@@ -28,19 +30,8 @@ def read_tokens(path: Path) -> Captions:
     An image's captions are numbered from 0; they are returned in that order, images in the file's.
     """
     numbered: dict[str, dict[int, str]] = {}
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
-        if not line.strip():
-            continue
-        match = re.fullmatch(r"([^\t#]+)#(\d+)\t(.*)", line)
-        if not match:
-            raise ValueError(
-                f"{path}, line {number}: {line[:60]!r} is not 'image#number<TAB>text'."
-            )
-        image, index, text = match[1], int(match[2]), match[3].strip()
-        captions = numbered.setdefault(image, {})
-        if index in captions:
-            raise ValueError(f"{path}, line {number}: caption {index} of {image} comes twice.")
-        captions[index] = text
+    for image, number, text in token_lines(path):
+        numbered.setdefault(image, {})[number] = text.strip()
     for image, captions in numbered.items():
         if sorted(captions) != list(range(len(captions))):
             raise ValueError(

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from dscca.datasets.cache import DataFolder
 from dscca.datasets.captions import Captions, check_distinct
-from dscca.datasets.samples import Samples, finite, read_npz
+from dscca.datasets.samples import Samples, finite
 from dscca.datasets.splits import Indices, Split
+from dscca.features.files import read_features
 
 _SHOWN = 3
 
@@ -17,15 +18,13 @@ _SHOWN = 3
 def features_of(path: Path, images: list[str]) -> NDArray[np.float32]:
     """Return the rows of a feature file that belong to some images, in their order.
 
-    The file holds `features` (n x p) and `files` (n names). Names are compared without folders.
+    The file is one that ``dscca features`` makes, or any with `features` (n x p) and `files` or
+    `ids` (n names). Names are compared without folders.
     """
-    arrays = read_npz(path, "features", "files")
-    features, files = arrays["features"], [_base(str(name)) for name in arrays["files"]]
-    if features.ndim != 2 or len(features) != len(files) or features.dtype.kind not in "fiu":
-        raise ValueError(
-            f"{path}: features have shape {features.shape} and dtype {features.dtype} where a "
-            f"number for each of {len(files)} files and each dimension is expected."
-        )
+    found = read_features(path)
+    features, files = found.features, [_base(name) for name in found.ids]
+    if features.dtype.kind not in "fiu":
+        raise ValueError(f"{path}: features have dtype {features.dtype}, which is no number.")
     check_distinct(str(path), files)
     place = {name: row for row, name in enumerate(files)}
     missing = [name for name in images if _base(name) not in place]

@@ -58,9 +58,10 @@ def read_captions(
             + (f", not {format}." if format else ".")
         )
     captions: dict[str, list[str]] = {}
+    pairs: Iterator[tuple[str, str]]
     with _lines(path) as lines:
         if kind == "token":
-            pairs = _token_pairs(path, lines)
+            pairs = ((name, caption) for name, _, caption in _token_entries(path, lines))
         elif kind == "jsonl":
             pairs = _json_pairs(path, lines, id_column, text_column)
         else:
@@ -71,6 +72,13 @@ def read_captions(
     if not captions:
         raise CaptionFileError(f"{path} holds no captions.")
     return captions
+
+
+def read_tokens(path: str | PathLike[str]) -> Iterator[tuple[str, int, str]]:
+    """Yield item, number and caption of every line of a token file (``name#0<TAB>caption``)."""
+    path = Path(path)
+    with _lines(path) as lines:
+        yield from _token_entries(path, lines)
 
 
 @contextmanager
@@ -92,7 +100,7 @@ def _lines(path: Path) -> Iterator[Iterator[str]]:
         raise CaptionFileError(f"{path} is no whole table: {error}") from error
 
 
-def _token_pairs(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _token_entries(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, int, str]]:
     seen: dict[str, set[int]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -108,7 +116,7 @@ def _token_pairs(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
         if int(match["number"]) in numbers:
             raise CaptionFileError(f"{path}, line {number}: a second caption called {key}.")
         numbers.add(int(match["number"]))
-        yield match["name"], caption
+        yield match["name"], int(match["number"]), caption
 
 
 def _table_pairs(
