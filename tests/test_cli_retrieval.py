@@ -138,6 +138,22 @@ def test_evaluate(run, files):
     assert both["y to x"]["R@20"] == single.loc["y to x", "R@20"]
 
 
+def test_fit_indexes_items_by_the_names_in_their_files(run, files):
+    names = [f"[b]{row}.jpg" for row in range(300)]
+    for view in "xy":
+        np.savez(f"{view}.npz", features=np.load(f"{view}.npy"), ids=np.array(names))
+    code, out, err = run(
+        "fit", "x.npz", "y.npz", "-n", 4, "-p", "reg=0.1", "-o", "m", "--index", "i"
+    )
+    assert (code, err) == (0, "")
+    assert "300 items of view x, 300 items of view y" in out
+    code, out, _ = run("index", "search", "i", "--id", names[7], "--view", "x", "-k", 3, "--json")
+    opened = CrossModalIndex.load("i")
+    assert [hit["id"] for hit in json.loads(out)[0]] == [
+        hit.id for hit in opened.search(np.load("x.npy")[7], k=3, view="x")
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

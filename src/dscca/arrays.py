@@ -48,7 +48,7 @@ def read_array(source: str) -> NDArray[Any]:
 def read_views(x: str, y: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """Read two paired arrays; where both files name their rows, the names must agree."""
     views = read_array(x), read_array(y)
-    x_ids, y_ids = _read_ids(x), _read_ids(y)
+    x_ids, y_ids = read_ids(x), read_ids(y)
     if x_ids is not None and y_ids is not None and not np.array_equal(x_ids, y_ids):
         only_x, only_y = len(np.setdiff1d(x_ids, y_ids)), len(np.setdiff1d(y_ids, x_ids))
         what = (
@@ -99,7 +99,8 @@ def _read_npz(path: Path, key: str | None) -> NDArray[Any]:
         return array
 
 
-def _read_ids(source: str) -> NDArray[Any] | None:
+def read_ids(source: str) -> NDArray[Any] | None:
+    """Return the names that a feature file gives its rows, or None where there are none."""
     name, _ = _split_key(source)
     if Path(name).suffix.lower() != ".npz":
         return None

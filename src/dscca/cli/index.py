@@ -1,15 +1,15 @@
 """Commands on cross-modal indexes: build, add, remove, search, info."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-import yaml
 from rich.console import Console
 from rich.table import Table
 
-from dscca.cli.options import AsJson, ModelPath, shown
+from dscca.cli.options import AsJson, ModelPath, parse_assignments, shown
 
 if TYPE_CHECKING:
     from dscca.retrieval import Id
@@ -59,7 +59,7 @@ def build(
 ) -> None:
     """Project items with a fitted model and save them as an index, replacing one at INDEX.
 
-    Without ids, items are numbered from 0.
+    Without ids, items have the names that their feature file gives them, or numbers from 0.
 
     Example: [bold]dscca index build model/ index/ --y captions.npy --y-ids captions.txt[/bold]
     """
@@ -67,12 +67,7 @@ def build(
 
     if x is None and y is None:
         raise ValueError("give items: --x, --y or both")
-    options: dict[str, Any] = {}
-    for assignment in param or []:
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            raise ValueError(f"-p {assignment}: write NAME=VALUE")
-        options[name] = yaml.safe_load(value)
+    options = parse_assignments(param)
     if backend == "milvus":
         options = {"uri": str(index / "milvus.db"), "token": token, **options}
     with CrossModalIndex(load(model), backend=backend, **options) as made:
@@ -202,6 +197,17 @@ def info(index: IndexPath, as_json: AsJson = False, token: Token = "") -> None:
     Console().print(table)
 
 
+def save_index(model: Any, x: str, y: str, folder: Path) -> None:
+    """Save the items of two array files as an index of a model, which is not loaded again."""
+    from dscca import CrossModalIndex
+
+    with CrossModalIndex(model) as made:
+        _add(made, "x", x, None, None, numbered=True)
+        _add(made, "y", y, None, None, numbered=True)
+        made.save(folder)
+        _say(folder, made)
+
+
 def _load(index: Path, token: str) -> "CrossModalIndex":
     from dscca import CrossModalIndex
 
@@ -217,16 +223,19 @@ def _add(
     *,
     numbered: bool = False,
 ) -> None:
-    from dscca.arrays import read_array
+    from dscca.arrays import read_array, read_ids
 
     if source is None:
         if ids is not None or metadata is not None:
             raise ValueError(f"--{view}-ids and --{view}-metadata need --{view}")
         return
     features = read_array(source)
-    names: list[Id] | range = range(len(features))
+    stored = None if ids is not None else read_ids(source)
+    names: Iterable[Id] = range(len(features))
     if ids is not None:
-        names = list(_lines(ids))
+        names = _lines(ids)
+    elif stored is not None:
+        names = [str(name) for name in stored]
     elif not numbered:
         raise ValueError(f"--{view} needs --{view}-ids: new items need ids of their own")
     index.add(features, names, view=view, metadata=None if metadata is None else _json(metadata))

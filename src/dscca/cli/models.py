@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dscca.cli.options import AsJson, ModelPath, ViewX, ViewY, parse_value
+from dscca.cli.options import AsJson, ModelPath, ViewX, ViewY, parse_assignments
 
 app = typer.Typer()
 
@@ -37,22 +37,22 @@ def fit(
             help="Any parameter of the method, as YAML: -p reg=auto, -p 'reg=[0.1, 0.01]'.",
         ),
     ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(help="Also index the items of both views, for `dscca index search`."),
+    ] = None,
 ) -> None:
-    """Fit a model to paired views and save it.
+    """Fit a model to paired views and save it; with --index, also an index to search them by.
 
     Example: [bold]dscca fit images.npy text.npy -n 50 -p reg=auto -o model/[/bold]
     """
     from dscca.arrays import read_views
+    from dscca.cli.index import save_index
     from dscca.methods import find_method
     from dscca.persistence import check_target
 
     estimator = find_method(model).estimator_class()(n_components=n_components)
-    known = estimator.get_params()
-    for assignment in param or []:
-        name, equals, value = assignment.partition("=")
-        if not equals or name not in known:
-            raise ValueError(f"-p {assignment}: write NAME=VALUE with NAME from {', '.join(known)}")
-        estimator.set_params(**{name: parse_value(value)})
+    estimator.set_params(**parse_assignments(param, estimator.get_params()))
     check_target(output)
     validation: dict[str, Any] = {}
     if x_val is not None and y_val is not None:
@@ -61,6 +61,8 @@ def fit(
         raise ValueError("give --x-val and --y-val, or neither")
     estimator.fit(*read_views(x, y), **validation)
     estimator.save(output)
+    if index is not None:
+        save_index(estimator, x, y, index)
     _print_correlations("training", {"training": estimator.correlations_})
     Console().print(f"saved {type(estimator).__name__} to {output}", highlight=False)
 

@@ -1,6 +1,7 @@
 """Arguments and options that commands share."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +36,21 @@ def parse_value(text: str) -> Any:
     if text.strip().startswith("("):
         text = text.translate(str.maketrans("()", "[]"))
     return yaml.load(text, _Loader)  # a SafeLoader
+
+
+def parse_assignments(
+    param: list[str] | None, known: Iterable[str] | None = None
+) -> dict[str, Any]:
+    """Return what a list of ``NAME=VALUE`` says, with names from `known`, if given."""
+    values = {}
+    names = None if known is None else list(known)
+    for assignment in param or []:
+        name, equals, value = assignment.partition("=")
+        if not equals or (names is not None and name not in names):
+            allowed = "" if names is None else f" with NAME from {', '.join(names)}"
+            raise ValueError(f"-p {assignment}: write NAME=VALUE{allowed}")
+        values[name] = parse_value(value)
+    return values
 
 
 def shown(text: str) -> Text:
