@@ -1,15 +1,14 @@
 """Flickr8k at the paper's settings: recall in both directions on the 1,000 test images.
 
-``python -m benchmarks.flickr8k FOLDER RECORDS.json`` trains the settings below on the official
+``python -m benchmarks.flickr8k RECORDS.json`` trains the settings below on the official
 split and keeps one record per setting and seed; what is in the file already is not run again, and
 with ``--checkpoints`` a run goes on where it was stopped. ``--search`` tries the paper's grid and
-records validation recalls only. FOLDER holds ``resnet50.npz`` and ``text300.npz`` (features and
-files) and the official lists. The protocol is ``--epochs 500 --seeds 5``, for a GPU.
+records validation recalls only. The features are those that ``dscca data`` keeps. The protocol is
+``--epochs 500 --seeds 5``, for a GPU.
 """
 
 import argparse
 import json
-import platform
 import time
 import zlib
 from collections.abc import Iterator
@@ -21,7 +20,9 @@ import numpy as np
 import torch
 
 import dscca
-from benchmarks.timing import pin_threads, processor
+from benchmarks import records
+from benchmarks.timing import pin_threads
+from dscca.datasets import TwoViewData, TwoViewSplits, load_splits
 from dscca.metrics import evaluate_retrieval
 
 KS = (1, 5, 10)
@@ -44,30 +45,13 @@ class OutOfTimeError(Exception):
     """The time that was given is over; the run's checkpoint stays."""
 
 
-def load(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return image and text features of the official train, dev and test lists."""
-    images, texts = (np.load(folder / name) for name in ("resnet50.npz", "text300.npz"))
-    if list(images["files"]) != list(texts["files"]):
-        raise ValueError(f"the feature files in {folder} are not of the same images in one order.")
-    row = {str(name): i for i, name in enumerate(images["files"])}
-    views = [part["features"].astype(np.float32) for part in (images, texts)]
-    data = {}
-    for part in ("train", "dev", "test"):
-        names = (folder / f"Flickr_8k.{part}Images.txt").read_text().split()
-        rows = [row[name] for name in names]
-        data[part] = (views[0][rows], views[1][rows])
-    return data
-
-
-def recalls(
-    model: Any, views: tuple[np.ndarray, np.ndarray], power: float = 0.0
-) -> dict[str, float]:
+def recalls(model: Any, part: TwoViewData, power: float = 0.0) -> dict[str, float]:
     """Return recalls in per cent: image to text, then text to image.
 
     They are by cosine, of variates multiplied by that power of their training correlations.
     """
     weights = model.correlations_.clip(0) ** power
-    table = evaluate_retrieval(*(v * weights for v in model.transform(*views)), ks=KS)
+    table = evaluate_retrieval(*(v * weights for v in model.transform(part.x, part.y)), ks=KS)
     directions = {"image to text": "x to y", "text to image": "y to x"}
     return {
         f"{name} R@{k}": 100 * float(table.loc[direction, f"R@{k}"])
@@ -79,7 +63,7 @@ def recalls(
 def fit(
     method: str,
     parameters: dict[str, Any],
-    data: dict[str, Any],
+    data: TwoViewSplits,
     folder: Path | None,
     deadline: float,
 ) -> tuple[Any, dict[str, Any]]:
@@ -94,26 +78,21 @@ def fit(
     if method != "LinearCCA":
         own |= {"checkpoint_dir": folder, "callbacks": (in_time,)}
     start = time.perf_counter()
-    model = estimator(**own).fit(*data["train"], X_val=data["dev"][0], y_val=data["dev"][1])
+    model = estimator(**own).fit(data.X_train, data.y_train, X_val=data.X_val, y_val=data.y_val)
     seconds = time.perf_counter() - start
     history = getattr(model, "history_", None)
-    validation = recalls(model, data["dev"])
+    validation = recalls(model, data.val)
     return model, {
         "method": method,
         "parameters": parameters,
         "validation": validation,
         "validation_sum": sum(validation.values()),
-        "validation_weighted": recalls(model, data["dev"], 1.0),
-        "validation_tc": model.score(*data["dev"]),
+        "validation_weighted": recalls(model, data.val, 1.0),
+        "validation_tc": model.score(data.X_val, data.y_val),
         "best_epoch": getattr(model, "best_epoch_", None),
         "head_reg": getattr(model, "head_reg_", getattr(model, "reg_", None)),
         "fit_seconds": seconds if history is None else float(history["seconds"].sum()),
-        "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else processor(),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "dscca": dscca.__version__,
-        },
+        **records.made_on(),
     }
 
 
@@ -139,7 +118,6 @@ def jobs(arguments: argparse.Namespace) -> Iterator[tuple[str, str, dict[str, An
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
     parser.add_argument("records", type=Path)
     parser.add_argument("--epochs", type=int, default=500)
     parser.add_argument("--seeds", type=int, default=1)
@@ -153,12 +131,12 @@ def main() -> None:
     arguments = parser.parse_args()
 
     pin_threads(arguments.threads)
-    data = load(arguments.folder)
+    data = load_splits("flickr8k")
     deadline = time.monotonic() + 60 * arguments.minutes
-    records = json.loads(arguments.records.read_text()) if arguments.records.exists() else []
+    kept = records.read(arguments.records)
     for name, method, parameters in jobs(arguments):
         asked = json.loads(json.dumps(parameters))
-        if any(r["setting"] == name and r["parameters"] == asked for r in records):
+        if any(r["setting"] == name and r["parameters"] == asked for r in kept):
             continue
         checkpoints = None
         if arguments.checkpoints is not None:
@@ -171,13 +149,12 @@ def main() -> None:
             return
         record = {"setting": name, "chosen": CHOSEN, **facts}
         if not arguments.search:
-            record["test"] = recalls(model, data["test"])
+            record["test"] = recalls(model, data.test)
             record["test_sum"] = sum(record["test"].values())
-            record["test_weighted"] = recalls(model, data["test"], 1.0)
-            record["test_tc"] = model.score(*data["test"])
-        records.append(record)
-        arguments.records.parent.mkdir(parents=True, exist_ok=True)
-        arguments.records.write_text(json.dumps(records, indent=1) + "\n")
+            record["test_weighted"] = recalls(model, data.test, 1.0)
+            record["test_tc"] = model.score(data.X_test, data.y_test)
+        kept.append(record)
+        records.write(arguments.records, kept)
         shown = record.get("test", record["validation"])
         print(
             f"{name:20} seed {parameters.get('random_state')}  "

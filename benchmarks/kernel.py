@@ -1,6 +1,6 @@
 """FourierCCA and NystromCCA against the published algorithm in R, on MNIST halves.
 
-``python -m benchmarks.kernel DATA_FOLDER [ROWS]`` needs Rscript with kernlab. R runs with its own
+``python -m benchmarks.kernel [ROWS]`` needs Rscript with kernlab. R runs with its own
 BLAS, which should be a fast one: on Debian, libopenblas0-pthread; both run with the same threads.
 """
 
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.mnist import load
 from benchmarks.timing import THREADS, pin_threads, show
 from dscca import FourierCCA, NystromCCA
+from dscca.datasets import load_splits
 from dscca.kernel.functions import median_width
 
 RANKS = (1000, 2000)
@@ -70,9 +70,9 @@ def blas_of_r() -> str:
 
 def main() -> None:
     pin_threads()
-    rows = int(sys.argv[2]) if len(sys.argv) > 2 else 50_000
-    data = load(Path(sys.argv[1]))["train"]
-    views = (data[0][:rows], data[1][:rows])
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
+    data = load_splits("mnist")
+    views = (data.X_train[:rows], data.y_train[:rows])
     table = []
     for name, estimator, method in (
         ("Fourier", FourierCCA, "fourier"),

@@ -6,16 +6,13 @@ and with ``--checkpoints`` an interrupted run goes on where it was.
 """
 
 import argparse
-import json
-import platform
-import time
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import dscca
-from benchmarks.timing import processor
+from benchmarks import records
 from dscca.datasets import TwoViewSplits, load_splits
 
 PAPER = {"n_components": 50, "hidden": (800, 800), "epochs": 100, "batch_size": 750}
@@ -55,26 +52,18 @@ def run(
         callbacks=[lambda row: epochs.append(row["seconds"])],
         checkpoint_dir=None if checkpoints is None else checkpoints / f"{name}, seed {seed}",
     )
-    start = time.perf_counter()
-    model.fit(data.X_train, data.y_train, X_val=data.X_val, y_val=data.y_val)
-    beside_training = time.perf_counter() - start - sum(epochs)  # a resumed run has fewer epochs
+    facts = records.fit(model, data)
     training = float(model.history_["seconds"].sum())
+    # A resumed run has trained for fewer epochs than its history says.
+    facts["fit_seconds"] += training - sum(epochs)
     return {
         "setting": name,
         "method": method,
         "parameters": parameters,
-        "test_tc": model.score(data.X_test, data.y_test),
-        "val_tc": model.score(data.X_val, data.y_val),
         "best_epoch": model.best_epoch_,
         "head_reg": model.head_reg_,
-        "fit_seconds": training + beside_training,
         "training_seconds": training,
-        "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else processor(),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "dscca": dscca.__version__,
-        },
+        **facts,
     }
 
 
@@ -91,21 +80,21 @@ def main() -> None:
     if torch.cuda.is_available():  # context, libraries, kernels
         run("", ("DSDCCA", {"scale_hidden": (128,)}), data, 0, epochs=3, warmup=1)
     file = arguments.records
-    records = json.loads(file.read_text()) if file.exists() else []
-    done = {(record["setting"], record["parameters"]["random_state"]) for record in records}
+    kept = records.read(file)
+    done = {(record["setting"], record["parameters"]["random_state"]) for record in kept}
     for name, setting in GROUPS[arguments.group].items():
         for seed in range(arguments.seeds):
             if (name, seed) in done:
                 continue
             record = run(name, setting, data, seed, arguments.checkpoints, **changes)
-            records.append(record)
+            kept.append(record)
             print(
                 f"{name:36} seed {seed}  test TC {record['test_tc']:.3f}  best epoch "
                 f"{record['best_epoch']:3}  fit {record['fit_seconds']:.2f} s, of which training "
                 f"{record['training_seconds']:.2f} s",
                 flush=True,
             )
-            file.write_text(json.dumps(records, indent=1) + "\n")
+            records.write(file, kept)
 
 
 if __name__ == "__main__":

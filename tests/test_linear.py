@@ -277,6 +277,17 @@ def test_partial_fit_continues_a_saved_model(tmp_path):
     )
 
 
+def test_auto_tries_every_regulariser_that_a_fit_takes():
+    """Of features of very different variances, as pixels have, the largest hides none."""
+    X, y = (view * 10.0 ** -np.linspace(0, 3, view.shape[1]) for view in paired(n=600, p=30, q=20))
+    data = [view.astype(np.float32) for view in (X[:300], y[:300], X[300:], y[300:])]
+    model = LinearCCA(3, reg="auto").fit(*data[:2], X_val=data[2], y_val=data[3])
+    for reg in GRID[:6]:
+        single = LinearCCA(3, reg=reg).fit(*data[:2])
+        tried = model.reg_choice_.tried[reg, reg]
+        assert tried == pytest.approx(single.score(*data[2:]), abs=1e-4)
+
+
 def test_partial_fit_waits_for_enough_samples():
     X, y = paired(n=50)
     model = LinearCCA(2).partial_fit(X[:4], y[:4]).partial_fit(X[4:7], y[4:7])

@@ -63,25 +63,24 @@ class Whitening:
     @classmethod
     def of(cls, S: Float[Tensor, "p p"], reg: float, *, eps: float, view: str) -> "Whitening":
         """Factor S, to which `reg` times the mean variance is added; see :func:`whitening`."""
-        p = len(S)
-        scale = (S.diagonal() + ridge(S, reg)).sqrt()
-        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
-        C = S / scale
-        C /= scale[:, None]
-        C.diagonal().add_(ridge(S, reg) / scale.square())
-        tolerance = RANK_TOLERANCE * eps * p**0.5
-        L, failed = torch.linalg.cholesky_ex(C)
-        if not failed and L.diagonal().min().square() > tolerance:
+        C, scale = _scaled(S, reg)
+        if (L := _factor(C, eps)) is not None:
             return cls(scale, factor=L)
+        tolerance = _rounding(C, eps)
         values, vectors = torch.linalg.eigh(C)
         keep = values > tolerance * values[-1]
         if reg > 0 and not keep.all():
             raise SingularCovarianceError(
                 f"the covariance of view {view} is singular to rounding (rank {int(keep.sum())} of "
-                f"{p}) even with reg={reg:g}: use reg >= {tolerance:.0e}, or reg=0, which keeps "
-                f"only the directions that carry variance."
+                f"{len(S)}) even with reg={reg:g}: use reg >= {tolerance:.0e}, or reg=0, which "
+                f"keeps only the directions that carry variance."
             )
         return cls(scale, directions=vectors[:, keep] / values[keep].sqrt())
+
+    @staticmethod
+    def well_posed(S: Float[Tensor, "p p"], reg: float, *, eps: float) -> bool:
+        """Return whether S with that ridge has full rank, beyond rounding."""
+        return _factor(_scaled(S, reg)[0], eps) is not None
 
     @property
     def rank(self) -> int:
@@ -102,6 +101,29 @@ class Whitening:
             assert self.directions is not None
             return self.directions.T @ X
         return torch.linalg.solve_triangular(self.factor, X, upper=False)
+
+
+def _scaled(
+    S: Float[Tensor, "p p"], reg: float
+) -> tuple[Float[Tensor, "p p"], Float[Tensor, " p"]]:
+    """Return S with its ridge, scaled to unit diagonal, and the scales."""
+    scale = (S.diagonal() + ridge(S, reg)).sqrt()
+    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    C = S / scale
+    C /= scale[:, None]
+    C.diagonal().add_(ridge(S, reg) / scale.square())
+    return C, scale
+
+
+def _factor(C: Float[Tensor, "p p"], eps: float) -> Float[Tensor, "p p"] | None:
+    """Return the Cholesky factor of a matrix of unit diagonal, or None if a pivot is rounding."""
+    L, failed = torch.linalg.cholesky_ex(C)
+    sound = not failed and L.diagonal().min().square() > _rounding(C, eps)
+    return L if sound else None
+
+
+def _rounding(C: Float[Tensor, "p p"], eps: float) -> float:
+    return RANK_TOLERANCE * eps * len(C) ** 0.5
 
 
 def whitening(

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from dscca.krylov import leading_svd
 from dscca.linalg import (
-    RANK_TOLERANCE,
     Covariances,
     SingularCovarianceError,
+    Whitening,
     canonical_correlations_of,
 )
 
@@ -93,8 +93,9 @@ class _Problem:
         units: tuple[float, float],
     ) -> None:
         self.k, self.units = n_components, units
-        (self.v1, Q1), (self.v2, Q2) = torch.linalg.eigh(train.S11), torch.linalg.eigh(train.S22)
-        self.eps = train.eps
+        (v1, Q1), (v2, Q2) = torch.linalg.eigh(train.S11), torch.linalg.eigh(train.S22)
+        self.v1, self.v2 = v1.clamp_min(0), v2.clamp_min(0)  # below is rounding
+        self.S, self.eps = (train.S11, train.S22), train.eps
         self.S12 = Q1.T @ train.S12 @ Q2
         self.validation = Covariances(
             validation.n_samples,
@@ -106,9 +107,8 @@ class _Problem:
         )
 
     def well_posed(self, view: int, reg: float) -> bool:
-        values = (self.v1, self.v2)[view] + self._ridge(view, reg)
-        tolerance = RANK_TOLERANCE * self.eps * len(values) ** 0.5
-        return bool(values[0] > tolerance * values[-1]) and bool(values[-1] > 0)
+        """Return whether the view can be whitened with that ridge, here and in the model."""
+        return Whitening.well_posed(self.S[view], reg * self.units[view], eps=self.eps)
 
     def _ridge(self, view: int, reg: float) -> Float[Tensor, ""]:
         return reg * self.units[view] * (self.v1, self.v2)[view].mean()
