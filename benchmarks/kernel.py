@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from dscca.datasets import load_splits
 from dscca.kernel.functions import median_width
 
 RANKS = (1000, 2000)
-REPEATS = 3
+REPEATS = 5
 REPEATS_R = 1
 COMPONENTS = 50
 
@@ -45,18 +44,18 @@ def in_r(folder: Path, views: tuple[Any, Any], method: str, rank: int) -> tuple[
         env={**os.environ, **threads},
     )
     lines = [line.split() for line in done.stdout.splitlines()]
-    return median(float(line[0]) for line in lines), float(lines[-1][1])
+    return min(float(line[0]) for line in lines), float(lines[-1][1])
 
 
 def in_dscca(estimator: Any, views: tuple[Any, Any], rank: int) -> tuple[float, float]:
     """Return the same of this package; the data are read from the start, as in R."""
     seconds = []
-    for repeat in range(REPEATS + 1):
+    for repeat in range(REPEATS):
         model = estimator(COMPONENTS, rank=rank, random_state=repeat, device="cpu")
         start = time.perf_counter()
         model.fit(*views)
         seconds.append(time.perf_counter() - start)
-    return median(seconds[1:]), float(model.correlations_.sum())
+    return min(seconds), float(model.correlations_.sum())
 
 
 def blas_of_r() -> str:
@@ -96,7 +95,7 @@ def main() -> None:
             print(table[-1], flush=True)
     title = (
         f"fit, {rows:,} MNIST halves, {COMPONENTS} components; {blas_of_r()}, torch with MKL; "
-        f"median of {REPEATS}, R once"
+        f"best of {REPEATS}, R once"
     )
     columns = ("features", "rank", "dscca, s", "R, s", "R / dscca", "training TC", "R's")
     show("kernel", title, table, columns)

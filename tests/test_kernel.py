@@ -113,6 +113,22 @@ def test_exact_solution_is_the_published_problem_s(views, kernel, options):
     np.testing.assert_allclose(model.correlations_, pearson, atol=1e-9)
 
 
+@pytest.mark.parametrize("blocks", [5, 10])
+def test_many_components_of_many_samples(blocks, monkeypatch):
+    monkeypatch.setattr(krylov, "_BLOCKS", blocks)  # with restarts, many and few
+    data = embedded_digits()
+    X, y, test_x, test_y = (
+        view[:500].astype(float) for view in (data.X_train, data.y_train, data.X_val, data.y_val)
+    )
+    model = KCCA(20, gamma=(0.02, 0.03), reg=1e-4).fit(X, y)
+    kernels = [rbf_kernel(X, gamma=0.02), rbf_kernel(y, gamma=0.03)]
+    test_kernels = [rbf_kernel(test_x, X, gamma=0.02), rbf_kernel(test_y, y, gamma=0.03)]
+    expected, expected_test = dense_solution(kernels, test_kernels, (1e-4, 1e-4), 20)
+    pearson = [np.corrcoef(expected[0][:, i], expected[1][:, i])[0, 1] for i in range(20)]
+    np.testing.assert_allclose(model.correlations_, pearson, atol=1e-8)
+    same_up_to_sign(model.transform(test_x), expected_test[0], atol=1e-5)
+
+
 def test_a_linear_kernel_is_linear_cca(views):
     train, test = views
     kernel = KCCA(4, kernel="linear", reg=(0.02, 0.1)).fit(*train)

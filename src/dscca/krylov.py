@@ -40,6 +40,12 @@ class Operator(Protocol):
     def norms(self, R: Tensor, space: int) -> Tensor:
         """Return the length of each column in space 1 or 2, by its inner product."""
 
+    def clear(self, block: Tensor) -> Tensor:
+        """Return the block without what no inner product sees, where it is known.
+
+        Nothing else would keep it from growing.
+        """
+
 
 class MatrixOperator:
     """A matrix between Euclidean spaces."""
@@ -61,8 +67,12 @@ class MatrixOperator:
         """Return Euclidean lengths."""
         return R.norm(dim=0)
 
+    def clear(self, block: Tensor) -> Tensor:
+        """Return the block: there is nothing of the kind."""
+        return block
 
-def leading_svd(M: Tensor, k: int, *, tolerance: float = 1e-9) -> tuple[Tensor, Tensor, Tensor]:
+
+def leading_svd(M: Tensor, k: int, *, tolerance: float = 1e-8) -> tuple[Tensor, Tensor, Tensor]:
     """Return U (p x k), the singular values and V (q x k) of the `k` leading singular pairs."""
     if min(M.shape) <= max(_DENSE, 4 * k):
         U, s, Vh = torch.linalg.svd(M, full_matrices=False)
@@ -71,7 +81,7 @@ def leading_svd(M: Tensor, k: int, *, tolerance: float = 1e-9) -> tuple[Tensor, 
 
 
 def leading_pairs(
-    operator: Operator, k: int, *, tolerance: float = 1e-9, max_steps: int = 300
+    operator: Operator, k: int, *, tolerance: float = 1e-8, max_steps: int = 300
 ) -> tuple[Tensor, Tensor, Tensor]:
     r"""Return ``W, σ, Z`` with ``T z_i = σ_i w_i``, ``T* w_i = σ_i z_i`` for the `k` largest σ.
 
@@ -90,8 +100,10 @@ def leading_pairs(
     limit = max(_BLOCKS * width, 3 * k)
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(operator.shape[1], width, dtype=torch.float64, generator=generator)
-    W, Z = _Basis(), _Basis()
-    block, worst = Z.outside(start.to(operator.device)), torch.inf
+    W, Z = _Basis(operator), _Basis(operator)
+    # In the range of T*, most of the start has some length.
+    start = operator.adjoint(operator.apply(start.to(operator.device))[0])[0]
+    block, worst = Z.outside(start), torch.inf
     for step in range(1, max_steps + 1):
         Z.append(block, *operator.apply(block))
         further = W.outside(Z.newest)
@@ -121,7 +133,8 @@ def leading_pairs(
 class _Basis:
     """Vectors orthonormal by the inner product N, their images, and their products with N."""
 
-    def __init__(self) -> None:
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
         self.vectors = self.images = self.metric = torch.empty(0, 0)
         self.newest = self.images
         """Images of the vectors that came last."""
@@ -132,7 +145,7 @@ class _Basis:
         if len(self.vectors):
             for _ in range(2):
                 block = block - self.vectors @ (self.metric.T @ block)
-        Q, R = torch.linalg.qr(block)
+        Q, R = torch.linalg.qr(self.operator.clear(block))
         U, s, _ = torch.linalg.svd(R)
         return Q @ U[:, s > 1e-13 * size]
 

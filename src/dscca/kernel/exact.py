@@ -250,11 +250,9 @@ class _Smoother:
 
     def unit_variance(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``(K + c I)⁻¹ w``, centred, and ``K`` times that, scaled to unit variance."""
-        dual, variates = self.solve(w), self.smooth(w)
+        dual, variates = self.solve(w), self.smooth(w - w.mean(dim=0))
         deviations = variates.std(dim=0)
-        return (dual - dual.mean(dim=0)) / deviations, (
-            variates - variates.mean(dim=0)
-        ) / deviations
+        return (dual - dual.mean(dim=0)) / deviations, variates / deviations
 
     def smooth(self, x: Tensor) -> Tensor:
         """Return ``P x``."""
@@ -283,6 +281,10 @@ class _DualProblem:
         """Return the length of each column by the inner product with P₁ or P₂."""
         smoother = (self.first, self.second)[space - 1]
         return (R * smoother.smooth(R)).sum(dim=0).clamp_min(0).sqrt()
+
+    def clear(self, block: Tensor) -> Tensor:
+        """Return the block with centred columns, as constants have no length."""
+        return block - block.mean(dim=0)
 
 
 def _interpret(
