@@ -64,6 +64,12 @@ def test_training_improves_on_the_untrained_net():
     assert trained.fit(*train).score(*test) > untrained.fit(*train).score(*test) + 0.2
 
 
+def test_progress_is_watched_on_rows_drawn_from_all():
+    X, y = (view.copy() for view in VIEWS)
+    X[:100], y[:100] = X[0], y[0]  # sorted data, say
+    assert small_dcca().fit(X, y).history_["val_tc"].min() > 0.2
+
+
 # What they survive
 
 
@@ -322,6 +328,25 @@ def test_ablations_train(options):
     model = small_dsdcca(**{"epochs": 30, "learning_rate": 5e-3, **options}).fit(*VIEWS)
     assert model.history_["loss"].iloc[-1] < model.history_["loss"].iloc[0] - 0.1
     assert finite(model, *VIEWS) > 1.0
+
+
+def test_ablations_differ():
+    fits = [
+        small_dsdcca(**{"warmup": 0, **options}).fit(*VIEWS).transform(VIEWS[0])
+        for options in (
+            {},
+            {"start": "default"},
+            {"context": "x"},
+            {"context": "zx"},
+            {"scaling": "global"},
+            {"scaling": "outputs"},
+            {"scaling": "hypernetwork"},
+            {"scaling": "none"},
+            {"scale_hidden": (5,)},
+        )
+    ]
+    for i, ours in enumerate(fits):
+        assert all(not np.allclose(ours, theirs, atol=1e-3) for theirs in fits[:i])
 
 
 def test_hypernetwork_has_nothing_to_warm_up():
