@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from torch import nn
 
 import deep_problems
 from deep_problems import same_parameters, small_dcca, small_dsdcca
+from dscca.deep import checkpoint as checkpoint_module
 from dscca.deep.checkpoint import FILE_NAME, CheckpointError, _checksum
 from dscca.deep.network import TwoViewNet
+from dscca.deep.training import State
 from problems import paired
 
 VIEWS = paired(n=300)
@@ -60,6 +63,29 @@ def run_dir(tmp_path):
 
 def without_time(history):
     return history.drop(columns="seconds")
+
+
+def test_checkpoints_take_a_small_share_of_the_time(monkeypatch, tmp_path):
+    monkeypatch.undo()  # the share that holds by default
+    now, written = [0.0], []
+
+    def write(path, content):
+        written.append(now[0])
+        now[0] += 2.0
+
+    monkeypatch.setattr(checkpoint_module, "write_atomically", write)
+    monkeypatch.setattr(checkpoint_module.time, "monotonic", lambda: now[0])
+    model = nn.Linear(2, 2)
+    trainer = SimpleNamespace(
+        model=model, optimizer=SimpleNamespace(state={}), best={}, average=None, state=State()
+    )
+    checkpoint = checkpoint_module.Checkpoint(tmp_path, {})
+    while now[0] < 1000:
+        now[0] += 1.0  # an epoch
+        checkpoint.save(trainer)
+    assert 0.03 < 2 * len(written) / now[0] <= 0.05
+    checkpoint.save(trainer, force=True)
+    assert written[-1] >= 1000
 
 
 KILLED = """

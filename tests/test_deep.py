@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import dscca
@@ -15,7 +16,7 @@ from deep_problems import (
     small_dsdcca,
     warped_gaussians,
 )
-from dscca.deep.preparation import hold_out
+from dscca.deep.preparation import hold_out, standardizer
 from dscca.deep.sizes import matched_outputs_width, widened
 from problems import paired
 
@@ -61,6 +62,12 @@ def test_training_improves_on_the_untrained_net():
     untrained = small_dcca(epochs=1, learning_rate=1e-12, hidden=(32, 32))
     train, test = warped_gaussians(1000, 0), warped_gaussians(5000, 1)
     assert trained.fit(*train).score(*test) > untrained.fit(*train).score(*test) + 0.2
+
+
+def test_progress_is_watched_on_rows_drawn_from_all():
+    X, y = (view.copy() for view in VIEWS)
+    X[:100], y[:100] = X[0], y[0]  # sorted data, say
+    assert small_dcca().fit(X, y).history_["val_tc"].min() > 0.2
 
 
 # What they survive
@@ -179,6 +186,24 @@ def test_offsets_of_the_data_do_not_matter_as_long_as_float32_resolves_them():
     X, y = VIEWS
     score = small_dcca().fit(X, y).score(X, y)
     assert small_dcca().fit(X + 1e3, y).score(X + 1e3, y) == pytest.approx(score, abs=0.02)
+
+
+def test_standardisation_is_that_of_the_training_rows(monkeypatch):
+    monkeypatch.setattr("dscca.head.BLOCK_ROWS", 17)  # several blocks, drifting apart
+    X = VIEWS[0] * [1, 2, 3, 4, 5, 6] + np.linspace(0, 20, 300)[:, None]
+    X = np.column_stack([X, np.full(300, 7.0)])
+    rows = np.sort(np.random.default_rng(0).permutation(300)[:200])
+    part = X[rows]
+    by_view = standardizer(X, rows, "view", torch.device("cpu"), "X")
+    np.testing.assert_allclose(by_view.mean, part.mean(), rtol=1e-6)
+    np.testing.assert_allclose(by_view.scale, np.sqrt(part.var(axis=0).mean()), rtol=1e-6)
+    by_feature = standardizer(X, rows, "features", torch.device("cpu"), "X")
+    expected = StandardScaler().fit(part)
+    np.testing.assert_allclose(by_feature.mean, expected.mean_, rtol=1e-6)
+    np.testing.assert_allclose(by_feature.scale, expected.scale_, rtol=1e-6)
+    none = standardizer(X, rows, None, torch.device("cpu"), "X")
+    view = torch.from_numpy(X).float()
+    assert torch.equal(none(view), view)
 
 
 def test_offsets_that_float32_does_not_resolve_are_refused():
@@ -303,6 +328,25 @@ def test_ablations_train(options):
     model = small_dsdcca(**{"epochs": 30, "learning_rate": 5e-3, **options}).fit(*VIEWS)
     assert model.history_["loss"].iloc[-1] < model.history_["loss"].iloc[0] - 0.1
     assert finite(model, *VIEWS) > 1.0
+
+
+def test_ablations_differ():
+    fits = [
+        small_dsdcca(**{"warmup": 0, **options}).fit(*VIEWS).transform(VIEWS[0])
+        for options in (
+            {},
+            {"start": "default"},
+            {"context": "x"},
+            {"context": "zx"},
+            {"scaling": "global"},
+            {"scaling": "outputs"},
+            {"scaling": "hypernetwork"},
+            {"scaling": "none"},
+            {"scale_hidden": (5,)},
+        )
+    ]
+    for i, ours in enumerate(fits):
+        assert all(not np.allclose(ours, theirs, atol=1e-3) for theirs in fits[:i])
 
 
 def test_hypernetwork_has_nothing_to_warm_up():

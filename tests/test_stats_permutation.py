@@ -44,6 +44,17 @@ def test_ties_count_as_exceeding():
         assert abs(test.p_values[0] - 2 / 24) < 5 * np.sqrt(2 / 24 * 22 / 24 / 5000)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_ties_up_to_rounding_count_as_exceeding(seed):
+    # Two features tell three distinct rows apart, so y, equal where X is, is explained perfectly,
+    # and so it is in the 4 of 24 orders that leave the equal rows equal.
+    rows, rng = [0, 0, 1, 2], np.random.default_rng(seed)
+    X, y = rng.normal(size=(3, 2))[rows], rng.normal(size=3)[rows]
+    test = permutation_test(X, y, n_permutations=2400, random_state=0)
+    assert test.correlations == pytest.approx(1)
+    assert abs(test.p_values[0] - 4 / 24) < 5 * np.sqrt(4 / 24 * 20 / 24 / 2400)
+
+
 @pytest.mark.parametrize("statistic", ["wilks", "roy"])
 def test_permutations_that_reproduce_removed_variates(statistic):
     # Swapping the two factors of this design maps the second variate onto the first one.
