@@ -1,4 +1,5 @@
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,18 @@ def recorded(monkeypatch):
     monkeypatch.setattr(RecordingTrainer, "runs", runs)
     monkeypatch.setattr("dscca.deep.fitting.Trainer", RecordingTrainer)
     return runs
+
+
+@pytest.fixture
+def run_dscca(monkeypatch, capfd):
+    """Run ``dscca`` with arguments; return exit code, standard output and standard error."""
+    from dscca import cli
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["dscca", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        captured = capfd.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return call

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dscca
-from dscca import cli, demo
+from dscca import demo
 from dscca.cli.options import parse_value
 from dscca.datasets import embedded_digits
 from dscca.datasets.mnist import read_idx
@@ -16,17 +16,8 @@ from problems import paired
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    """Run ``dscca`` with arguments; return exit code, standard output and standard error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dscca", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return call
+def run(run_dscca):
+    return run_dscca
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from dscca import CrossModalIndex, cli
+from dscca import CrossModalIndex
 from dscca.metrics import evaluate_retrieval
 from retrieval_problems import fitted
 
@@ -14,18 +14,10 @@ NASTY = ["[bold red]loud[/bold red]", "[/nothing]", "\x1b[31mred", "../../up", "
 
 
 @pytest.fixture
-def run(monkeypatch, capfd):
-    """Run ``dscca`` with arguments; return exit code, standard output and standard error."""
+def run(monkeypatch, run_dscca):
+    """Run ``dscca`` with arguments on a wide terminal."""
     monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dscca", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        captured = capfd.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return call
+    return run_dscca
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import re
 import sys
 import tarfile
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from data_files import FileServer, karpathy, write_features, write_flickr8k, write_iapr, write_mnist
-from dscca import cli
 from dscca.datasets import (
     DATASETS,
     MissingDataError,
@@ -41,17 +41,9 @@ def places(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, places):
+def run(run_dscca, places):
     """Run ``dscca data`` with arguments; return exit code, standard output and standard error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dscca", "data", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return call
+    return partial(run_dscca, "data")
 
 
 def error(result):

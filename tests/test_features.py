@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import dscca
-from dscca import cli
 from dscca.features import align, read_features
 from dscca.features.files import write_features
 from feature_problems import folder_of_pictures, small_resnet, word2vec_binary
@@ -21,15 +20,8 @@ def feature_file(path, ids, rows=None):
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dscca", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return call
+def run(run_dscca):
+    return run_dscca
 
 
 # Feature files

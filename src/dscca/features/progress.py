@@ -1,12 +1,9 @@
-"""A progress bar with items per second on terminals, silent elsewhere."""
+"""The progress bar of feature extraction."""
 
-import sys
-from types import TracebackType
-from typing import Any, Self
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from dscca.progress import TerminalBar
 
 
 class _Speed(ProgressColumn):
@@ -15,36 +12,14 @@ class _Speed(ProgressColumn):
         return Text(f"{items / seconds:.1f}/s" if seconds else "")
 
 
-class ItemProgress:
-    """Items done, items per second and time left, on a terminal's standard error."""
+class ItemProgress(TerminalBar):
+    """Items done, items per second and time left."""
 
     def __init__(self, total: int, done: int, verbose: bool) -> None:
-        self._bar: Progress | None = None
-        if verbose and sys.stderr.isatty():
-            self._bar = Progress(
-                TextColumn("{task.completed}/{task.total} items"),
-                BarColumn(),
-                _Speed(),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
-            self._task: Any = self._bar.add_task("", total=total, completed=done, reused=done)
-
-    def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def advance(self, items: int) -> None:
-        """Count `items` more as done."""
-        if self._bar is not None:
-            self._bar.advance(self._task, items)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        columns = (
+            TextColumn("{task.completed}/{task.total} items"),
+            BarColumn(),
+            _Speed(),
+            TimeRemainingColumn(),
+        )
+        super().__init__(*columns, total=total, done=done, verbose=verbose, reused=done)
