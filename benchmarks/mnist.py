@@ -31,9 +31,9 @@ GROUPS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
     },
     "baselines": {
         "DCCAE": ("DCCAE", {"reconstruction": 1e-3}),
-        "Soft-CCA": ("SoftCCA", {"decorrelation": 10.0, "memory": 0.9}),
+        "Soft-CCA": ("SoftCCA", {"decorrelation": 10.0, "memory": 0.97}),
         "Soft-HGR": ("SoftHGR", {}),
-        "ℓ0-CCA": ("L0CCA", {"sparsity": 0.01, "noise": 0.1, "reduction": "mean"}),
+        "ℓ0-CCA": ("L0CCA", {"sparsity": 0.5, "noise": 0.1, "reduction": "sum"}),
     },
 }
 
