@@ -56,7 +56,8 @@ def test_soft_cca_makes_features_equal_and_uncorrelated():
     z = np.random.default_rng(0).normal(size=(2000, 3))
     mixed = z @ np.array([[1, 0.9, 0.8], [0, 0.5, 0.7], [0, 0, 0.4]])  # nearly collinear
     options = {"n_components": 3, "hidden": (), "batch_size": 500, "learning_rate": 1e-2}
-    model = small("SoftCCA", epochs=60, schedule="cosine", **options).fit(mixed, z)
+    model = small("SoftCCA", epochs=60, decorrelation=1.0, memory=0.9, schedule="cosine", **options)
+    model.fit(mixed, z)
     f, g = features(model, mixed, z)
     S = np.cov(f, g, rowvar=False)
     np.testing.assert_allclose(S[:3, :3], np.eye(3), atol=0.1)
@@ -87,6 +88,7 @@ def test_gates_open_on_informative_features_and_close_on_the_rest(reduction, spa
         batch_size=200,
         learning_rate=2e-3,
         sparsity=sparsity,
+        noise=0.5,
         reduction=reduction,
     ).fit(*planted(2000, 0))
     np.testing.assert_array_equal(model.x_selected_, np.arange(12) < 3)
@@ -101,10 +103,10 @@ def test_gates_open_on_informative_features_and_close_on_the_rest(reduction, spa
 
 
 def test_gates_without_a_penalty_stay_open():
-    model = small("L0CCA", sparsity=0.0, epochs=10).fit(*VIEWS)
+    model = small("L0CCA", sparsity=0.0, noise=0.5, epochs=10).fit(*VIEWS)
     assert model.x_selected_.all()
     assert model.y_selected_.all()
-    options = {"epochs": 10, "learning_rate": 5e-3, "reduction": "sum"}
+    options = {"epochs": 10, "learning_rate": 5e-3, "reduction": "sum", "noise": 0.5}
     one_sided = small("L0CCA", sparsity=(0.0, 0.5), **options).fit(*VIEWS)
     free = small("L0CCA", sparsity=0.0, **options).fit(*VIEWS)
     np.testing.assert_allclose(one_sided.x_gates_, free.x_gates_, atol=0.15)
@@ -260,7 +262,7 @@ def test_demonstration_takes_them_all(tmp_path, monkeypatch):
 
 
 def test_gates_that_all_close_are_reported():
-    options = {"epochs": 60, "learning_rate": 1e-2, "reduction": "sum"}
+    options = {"epochs": 60, "learning_rate": 1e-2, "reduction": "sum", "noise": 0.5}
     with pytest.raises(ValueError, match=r"all gates of view y.*sparsity=\(0.0, 5.0\).*smaller"):
         small("L0CCA", sparsity=(0.0, 5.0), **options).fit(*VIEWS)
 

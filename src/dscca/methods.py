@@ -127,7 +127,7 @@ METHODS = (
             "decorrelation": (1.0, 2.0, 4.0, 5.0, 10.0, 15.0, 20.0),
             "memory": (0.85, 0.9, 0.95, 0.97),
         },
-        default={"decorrelation": 1.0, "memory": 0.9},
+        default={"decorrelation": 10.0, "memory": 0.97},
     ),
     Method(
         "soft-hgr",
@@ -143,7 +143,7 @@ METHODS = (
         "lindenbaum2020l0",
         "DCCA on features that stochastic gates select.",
         grid={"reg": _DCCA_REG, "sparsity": (0.01, 0.1, 0.5), "noise": (0.1, 0.5, 0.75, 1.0)},
-        default={"reg": 1e-4, "sparsity": 0.01, "noise": 0.5},
+        default={"reg": 1e-4, "sparsity": 0.01, "noise": 0.1},
     ),
     Method(
         "ds-dcca",

@@ -88,7 +88,8 @@ class SoftCCA(DeepEstimator):
     decorrelation : float or pair of floats
         λ, the weight of either view's decorrelation.
     memory : float or pair of floats
-        α, the share of the past that the running covariances keep in every batch.
+        α, the share of the past that the running covariances keep in every batch. As only the
+        batch's own share has a gradient, decorrelation acts with about λ (1 - α).
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -102,8 +103,8 @@ class SoftCCA(DeepEstimator):
         n_components: int = 50,
         hidden: Sequence[Any] = (800, 800),
         *,
-        decorrelation: float | Sequence[float] = 1.0,
-        memory: float | Sequence[float] = 0.9,
+        decorrelation: float | Sequence[float] = 10.0,
+        memory: float | Sequence[float] = 0.97,
         **options: Any,
     ) -> None:
         super().__init__(n_components, hidden, **options)
@@ -213,7 +214,7 @@ class L0CCA(DCCA):
         hidden: Sequence[Any] = (800, 800),
         *,
         sparsity: float | Sequence[float] = 0.01,
-        noise: float | Sequence[float] = 0.5,
+        noise: float | Sequence[float] = 0.1,
         reduction: Literal["sum", "mean"] = "mean",
         **options: Any,
     ) -> None:
