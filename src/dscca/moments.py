@@ -29,40 +29,34 @@ def full_precision(device: torch.device | None = None) -> Iterator[None]:
 
 
 @full_precision()
-def _add_gram(gram: Float[Tensor, "d d"], C: Float[Tensor, "n d"]) -> None:
-    """Add ``CᵀC`` to `gram`, of which only what :func:`_mirror` reads is defined.
+def _add_gram(gram: Float[Tensor, "d d"], C: Float[Tensor, "n d"], beta: float = 1.0) -> None:
+    """Set `gram` to ``beta gram + CᵀC``; of the result only what :func:`_mirror` reads is defined.
 
-    Halves of the columns are multiplied with one another, then each in the same way with itself:
-    little more than half of the work.
+    Strips above the diagonal are multiplied, little more than half of the work. With beta 0 what
+    was in `gram` is not read.
     """
-    if len(gram) <= _small(gram):
-        gram.addmm_(C.T, C)
-        return
-    half = len(gram) // 2
-    _add_gram(gram[:half, :half], C[:, :half])
-    _add_gram(gram[half:, half:], C[:, half:])
-    gram[:half, half:].addmm_(C[:, :half].T, C[:, half:])
+    for strip in _strips(gram):
+        part = gram[strip, strip.start :]
+        part.addmm_(C[:, strip].T, C[:, strip.start :], beta=beta)
 
 
 def _mirror(gram: Float[Tensor, "d d"]) -> None:
     """Copy what :func:`_add_gram` has summed to the other side of the diagonal, in place."""
-    if len(gram) <= _small(gram):
-        return
-    half = len(gram) // 2
-    _mirror(gram[:half, :half])
-    _mirror(gram[half:, half:])
-    gram[half:, :half] = gram[:half, half:].T
+    for strip in _strips(gram):
+        gram[strip.stop :, strip] = gram[strip, strip.stop :].T
 
 
-def _small(gram: Tensor) -> int:
-    """Return the width up to which a whole product is quicker than its parts."""
-    return 2048 if gram.is_cuda else 128
+def _strips(gram: Tensor) -> Iterator[slice]:
+    """Cut the rows where products are quickest: by 200 to 768, on a GPU by 2,048."""
+    width = 2048 if gram.is_cuda else min(max(200, len(gram) // 8), 768)
+    for start in range(0, len(gram), width):
+        yield slice(start, start + width)
 
 
 def _gram(C: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
     """Return ``CᵀC``."""
-    gram = torch.zeros(C.shape[1], C.shape[1], dtype=C.dtype, device=C.device)
-    _add_gram(gram, C)
+    gram = torch.empty(C.shape[1], C.shape[1], dtype=C.dtype, device=C.device)
+    _add_gram(gram, C, beta=0.0)
     _mirror(gram)
     return gram
 
