@@ -141,14 +141,14 @@ class DynamicLinear(nn.Module):
         W, b = self.weight, self.bias
         if not self.scaled or self.scaling == "none":
             return nn.functional.linear(z, W, b)
-        h = self._hidden_activations(z, x)
+        h = self.hidden_activations(z, x)
         if self.scaling == "outputs":
             scaled: Tensor = self.scale_output(h) * nn.functional.linear(z, W, b)
             return scaled
         y = self.scale_weight.apply_scaled(W, z, h)
         return y if b is None else y + self.scale_bias(h) * b
 
-    def _hidden_activations(self, z: Tensor, x: Tensor | None) -> Tensor | None:
+    def hidden_activations(self, z: Tensor, x: Tensor | None) -> Tensor | None:
         """Return h, batch x width, of equation 1, or None where there is no scaling network."""
         if self.hidden is None:
             return None
@@ -160,6 +160,16 @@ class DynamicLinear(nn.Module):
         context = [part for name, part in (("z", z), ("x", x)) if name in self.context]
         h: Tensor = self.hidden(torch.cat([part for part in context if part is not None], dim=1))
         return h
+
+    @torch.no_grad()
+    def scale_gram(self) -> Float[Tensor, "width width"]:
+        """Return V Vᵀ in float64, for all scales together; needs a scaling network."""
+        if self.scaling == "outputs":  # one scale for every weight of an output, and its bias
+            repeats = self.in_features + (self.bias is not None)
+            V = self.scale_output.V.double()  # type: ignore[union-attr]
+            return repeats * V @ V.T
+        used = [self.scale_weight] if self.bias is None else [self.scale_weight, self.scale_bias]
+        return sum(V @ V.T for V in (s.V.flatten(1).double() for s in used))  # type: ignore
 
     @torch.no_grad()
     def scales(
@@ -182,7 +192,7 @@ class DynamicLinear(nn.Module):
         try:
             for start in range(0, len(z), block_size):
                 rows = slice(start, start + block_size)
-                h = self._hidden_activations(z[rows], None if x is None else x[rows])
+                h = self.hidden_activations(z[rows], None if x is None else x[rows])
                 S_W[rows] = self.scale_output(h)[:, :, None] if outputs else self.scale_weight(h)
                 if S_b is not None:
                     S_b[rows] = self.scale_output(h) if outputs else self.scale_bias(h)

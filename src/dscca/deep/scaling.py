@@ -67,23 +67,60 @@ class DynamicScaling(DeepEstimator):
         check_is_fitted(self)
         return self._scales(self._check_second(y), 1)
 
+    def scale_coordinates(self, X: ArrayLike) -> NDArray[np.float32]:
+        r"""Return points that lie as far apart as the rows of :meth:`scales`, in few dimensions.
+
+        Scales are ``S = h V + v`` with the scaling network's hidden units h, so they fill an affine
+        space of at most as many dimensions as there are units. With ``V Vᵀ = Q Λ Qᵀ`` the rows
+        ``h Q Λ^½`` have the distances of the scales exactly:
+        ``‖S_i - S_j‖² = (h_i - h_j) V Vᵀ (h_i - h_j)ᵀ``. Neighbours and embeddings of 10,000 samples
+        then take megabytes where the scales take gigabytes. Where scales are the same for every
+        sample, all points are zero.
+
+        Returns
+        -------
+        (n_samples, width), the directions of largest Λ first; width 1 for constant scales
+        """
+        check_is_fitted(self)
+        return self._scale_coordinates(check_x(self, X, reset=False), 0)
+
+    def scale_coordinates_y(self, y: ArrayLike) -> NDArray[np.float32]:
+        """Return such points for the scales of view two."""
+        check_is_fitted(self)
+        return self._scale_coordinates(self._check_second(y), 1)
+
     def _scales(self, view: View, which: int) -> Variates:
+        last, x = self._dynamic_layer(view, which)
+        if not last.scaled:
+            c = last.weight.numel() + last.out_features
+            return np.ones((len(x), c), dtype=np.float32)
+        with torch.no_grad():
+            S_W, S_b = last.scales(self.net_.encoders[which].body(x), x)  # type: ignore[operator]
+        return torch.cat([S_W.flatten(1), S_b], dim=1).numpy()  # type: ignore[list-item]
+
+    def _scale_coordinates(self, view: View, which: int) -> NDArray[np.float32]:
+        last, x = self._dynamic_layer(view, which)
+        if not last.scaled or last.hidden is None:
+            return np.zeros((len(x), 1), dtype=np.float32)
+        body: Any = self.net_.encoders[which].body
+        with torch.no_grad():
+            parts = [last.hidden_activations(body(rows), rows) for rows in torch.split(x, 4096)]
+        h = torch.cat(parts).double()
+        eigenvalues, Q = torch.linalg.eigh(last.scale_gram())
+        found = (h @ Q * eigenvalues.clamp_min(0).sqrt()).flip(1)
+        return found.float().numpy()
+
+    def _dynamic_layer(self, view: View, which: int) -> tuple[DynamicLinear, Tensor]:
+        """Return a view's last layer, and the view as its encoder takes it."""
         encoder: Any = self.net_.encoders[which]
         if not isinstance(getattr(encoder, "last", None), DynamicLinear):
             raise ValueError("encoders of your own have no scales to return.")
-        last: DynamicLinear = encoder.last
         rows = (
             view.cpu().float() if isinstance(view, Tensor) else torch.tensor(np.array(view, "f4"))
         )
         if not rows.isfinite().all():
             raise not_finite_error({"Xy"[which]: view})
-        if not last.scaled:
-            c = last.weight.numel() + last.out_features
-            return np.ones((len(rows), c), dtype=np.float32)
-        x = self.net_.inputs[which](rows)
-        with torch.no_grad():
-            S_W, S_b = last.scales(encoder.body(x), x)
-        return torch.cat([S_W.flatten(1), S_b], dim=1).numpy()  # type: ignore[list-item]
+        return encoder.last, self.net_.inputs[which](rows)
 
     def _last_layer(self, which: int, in_features: int) -> Any:
         if self.scaling == "hypernetwork" and self.warmup:
