@@ -12,11 +12,12 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return the mapping that a node stands for."""
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for i, key in enumerate(keys):
-            if key in keys[:i]:
-                line = node.value[i][0].start_mark.line + 1
-                raise yaml.YAMLError(f"line {line}: the key {key} is there twice")
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen and isinstance(key, yaml.ScalarNode):
+                line = key.start_mark.line + 1
+                raise yaml.YAMLError(f"line {line}: the key {key.value} is there twice")
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
         return super().construct_mapping(node, deep)
 
 
