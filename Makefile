@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 .PHONY: help demo test lint types bench format clean
 help:
-	@echo "make demo    fit and compare on 10,000 embedded MNIST digits"
+	@echo "make demo    fit and compare on 10,000 embedded MNIST digits, and write a report"
 	@echo "make test    run the tests (set DSCCA_DATA to include those on real data)"
 	@echo "make lint    check format and style     make types   check types"
 	@echo "make bench   print speed and memory ratios"
@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e ".[test,lint,types,parquet,features,faiss,milvus]"
+		-e ".[test,lint,types,parquet,features,faiss,milvus,ray,report,plot]"
 	touch $@
 
 $(VENV)/.bench: $(STAMP)

@@ -1,7 +1,6 @@
 """What every record of a fit holds."""
 
 import json
-import platform
 import resource
 import time
 from pathlib import Path
@@ -9,9 +8,8 @@ from typing import Any
 
 import torch
 
-import dscca
-from benchmarks.timing import processor
 from dscca.datasets import TwoViewSplits
+from dscca.experiments import machine
 
 
 def fit(model: Any, data: TwoViewSplits) -> dict[str, Any]:
@@ -32,15 +30,8 @@ def fit(model: Any, data: TwoViewSplits) -> dict[str, Any]:
 
 def made_on() -> dict[str, Any]:
     """Return hardware and versions."""
-    threads = f"{processor()}, {torch.get_num_threads()} threads"
-    return {
-        "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else threads,
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "dscca": dscca.__version__,
-        },
-    }
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return {"hardware": machine.hardware(device), "versions": machine.versions()}
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
+from dscca.experiments.machine import processor
+
 THREADS = 2
 RECORDS = Path(__file__).parents[1] / "results" / "benchmarks"
 _PAUSE = 0.2
@@ -76,13 +78,3 @@ def machine() -> str:
     """Describe what the figures were measured on."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "scikit-learn"))
     return f"{processor()}, {THREADS} threads, Python {platform.python_version()}, {versions}"
-
-
-def processor() -> str:
-    """Return the processor's name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

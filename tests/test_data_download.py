@@ -12,7 +12,7 @@ import pytest
 
 from data_files import FileServer, wait_for
 from dscca.datasets.download import DownloadError, download, sha256_of
-from dscca.datasets.locking import LockedError, lock
+from dscca.locking import LockedError, lock
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

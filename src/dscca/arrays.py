@@ -108,6 +108,11 @@ def read_ids(source: str) -> NDArray[Any] | None:
         return next((archive[entry] for entry in ROW_NAMES if entry in archive.files), None)
 
 
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a text file."""
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
 def _read_csv(path: Path) -> pd.DataFrame:
     first = pd.read_csv(path, header=None, nrows=1)
     headed = any(not pd.api.types.is_numeric_dtype(first[column]) for column in first)

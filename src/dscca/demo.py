@@ -1,7 +1,9 @@
 """The demonstration behind ``dscca demo``."""
 
 import time
+import webbrowser
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,16 @@ from rich.console import Console
 from rich.table import Table
 
 from dscca.datasets import TwoViewSplits, embedded_digits
+from dscca.experiments import machine
+from dscca.experiments.jobs import Job
+from dscca.experiments.records import Record, write_record
+from dscca.experiments.running import measure_fit
 from dscca.methods import METHODS, Method, find_method
+from dscca.report import Samples, report_models
 
 N_COMPONENTS = 20
-DEFAULT = ("cca", "dcca", "ds-dcca")
+DEFAULT = ("cca", "nkcca", "dcca", "ds-dcca")
+REPORT = "report.html"
 _SHOWN = (1, 5, 10, 15, 20)
 
 _DEEP = {"hidden": (400, 400), "epochs": 30, "random_state": 0}
@@ -25,11 +33,12 @@ _SMALLER: dict[str, dict[str, Any]] = {
 """What a minute on a laptop affords, in place of the paper's sizes."""
 
 
-def run(output: Path, names: Sequence[str] = DEFAULT) -> dict[str, float]:
-    """Fit methods to the embedded digits, show held-out total correlations, save the models.
+def run(output: Path, names: Sequence[str] = DEFAULT, *, show: bool = False) -> dict[str, float]:
+    """Fit methods to the embedded digits, show held-out total correlations, write a report.
 
     Returns the total correlation of each on the test digits. Models are saved in folders of
-    `output`, named as the methods.
+    `output`, named as the methods, and records of the fits and ``report.html`` beside them; with
+    `show` the report is opened in the browser.
     """
     methods = list(METHODS) if "all" in names else [find_method(name) for name in names]
     console = Console()
@@ -40,34 +49,65 @@ def run(output: Path, names: Sequence[str] = DEFAULT) -> dict[str, float]:
         highlight=False,
     )
     table = Table("method", f"TC of {N_COMPONENTS}", *(f"pair {i}" for i in _SHOWN), "seconds")
-    scores = {}
+    models, records = {}, []
     for method in methods:
         console.print(f"Fitting {method.title}", highlight=False)
-        start = time.perf_counter()
-        model = _fit(method, data)
-        seconds = time.perf_counter() - start
-        correlations = model.canonical_correlations(data.X_test, data.y_test)
-        scores[method.name] = float(correlations.sum())
+        model, record = _fit(method, data)
         table.add_row(
             method.title,
-            f"{scores[method.name]:.2f}",
-            *(f"{correlations[i - 1]:.3f}" for i in _SHOWN),
-            f"{seconds:.1f}",
+            f"{record.test['tc']:.2f}",
+            *(f"{record.correlations[i - 1]:.3f}" for i in _SHOWN),
+            f"{record.fit_seconds:.1f}",
         )
         model.save(output / method.name)
+        write_record(output, record)
+        models[method.name] = model
+        records.append(record)
     console.print(table)
     console.print(
         f"TC: the sum of the correlations of {N_COMPONENTS} pairs of variates on digits that took "
-        f"no part in fitting. Models saved in {output}.",
+        f"no part in fitting. Models and records saved in {output}.",
         highlight=False,
     )
-    return scores
+    page = report_models(
+        models,
+        Samples.of(data.test),
+        output / REPORT,
+        records=records,
+        title="Left and right halves of handwritten digits",
+        command="dscca demo",
+    )
+    console.print(f"Report: {page.resolve()}", highlight=False, markup=False, soft_wrap=True)
+    if show:
+        webbrowser.open(page.resolve().as_uri())
+    return {record.job.method: record.test["tc"] for record in records}
 
 
-def _fit(method: Method, data: TwoViewSplits) -> Any:
+def _fit(method: Method, data: TwoViewSplits) -> tuple[Any, Record]:
+    """Return a fitted model, and the record of its fit."""
     from dscca.deep.estimator import DeepEstimator
 
     deep = issubclass(method.estimator_class(), DeepEstimator)
-    parameters = {**(_DEEP if deep else {}), **_SMALLER.get(method.name, {})}
-    model = method.make(n_components=N_COMPONENTS, **parameters)
-    return model.fit(data.X_train, data.y_train, X_val=data.X_val, y_val=data.y_val)
+    smaller = {**(_DEEP if deep else {}), **_SMALLER.get(method.name, {})}
+    chosen = {**method.fixed, **method.default, "n_components": N_COMPONENTS, **smaller}
+    job = Job("embedded-digits", method.name, chosen)
+    started, memory = datetime.now(UTC), machine.PeakMemory("cpu")
+    start = time.perf_counter()
+    model = method.make(**chosen)
+    model.fit(data.X_train, data.y_train, X_val=data.X_val, y_val=data.y_val)
+    seconds, peak = time.perf_counter() - start, memory.megabytes()
+    facts = measure_fit(model, data)
+    record = Record(
+        job,
+        "done",
+        **facts,
+        fit_seconds=round(seconds, 3),
+        seconds=round(time.perf_counter() - start, 3),
+        peak_memory_mb=round(peak, 1),
+        device="cpu",
+        hardware=machine.hardware("cpu"),
+        versions=machine.versions(),
+        commit=machine.commit(),
+        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+    return model, record

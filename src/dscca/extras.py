@@ -1,11 +1,11 @@
-"""Libraries that come with an extra, imported where they are used."""
+"""Libraries that only some of the package needs."""
 
 from importlib import import_module
 from typing import Any
 
 
-def require(module: str, package: str | None = None, *, extra: str) -> Any:
-    """Import an optional library, or say which extra brings it."""
+def require(module: str, extra: str, package: str | None = None) -> Any:
+    """Import an optional library, or say which extra of dscca brings it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -223,7 +223,7 @@ def _add(
     *,
     numbered: bool = False,
 ) -> None:
-    from dscca.arrays import read_array, read_ids
+    from dscca.arrays import read_array, read_ids, read_lines
 
     if source is None:
         if ids is not None or metadata is not None:
@@ -233,7 +233,7 @@ def _add(
     stored = None if ids is not None else read_ids(source)
     names: Iterable[Id] = range(len(features))
     if ids is not None:
-        names = _lines(ids)
+        names = read_lines(ids)
     elif stored is not None:
         names = [str(name) for name in stored]
     elif not numbered:
@@ -247,13 +247,11 @@ def _known(index: "CrossModalIndex", given: str, view: _View) -> "Id":
     return int(given) if number and not index.contains([given], view=view)[0] else given
 
 
-def _lines(file: Path) -> list[str]:
-    return file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-
-
 def _json(file: Path) -> list[Any]:
+    from dscca.arrays import read_lines
+
     values = []
-    for number, line in enumerate(_lines(file), 1):
+    for number, line in enumerate(read_lines(file), 1):
         try:
             values.append(json.loads(line))
         except json.JSONDecodeError as error:

@@ -147,21 +147,22 @@ def models(
 @app.command()
 def demo(
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder to save the fitted models in.")
+        Path, typer.Option("--output", "-o", help="Folder for models, records and the report.")
     ] = Path("demo-models"),
     models: Annotated[
         str, typer.Option(metavar="NAMES", help="Methods, separated by commas, or all.")
-    ] = "cca,dcca,ds-dcca",
+    ] = "cca,nkcca,dcca,ds-dcca",
+    show: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
 ) -> None:
-    """Correlate the left and right halves of 10,000 embedded MNIST digits.
+    """Correlate the left and right halves of 10,000 embedded MNIST digits, and write a report.
 
-    Example: [bold]dscca demo --models cca,ds-dcca[/bold]
+    Example: [bold]dscca demo --open[/bold], [bold]dscca demo --models cca,ds-dcca[/bold]
     """
     from dscca.demo import run
     from dscca.persistence import check_target
 
     check_target(output / "model")
-    run(output, [name.strip() for name in models.split(",")])
+    run(output, [name.strip() for name in models.split(",")], show=show)
 
 
 def _print_correlations(title: str, columns: dict[str, Any], shown: int = 10) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dscca.datasets.locking import lock
+from dscca.locking import lock
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes there are so far and, where known, the bytes there will be."""

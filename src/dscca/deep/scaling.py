@@ -73,9 +73,9 @@ class DynamicScaling(DeepEstimator):
         Scales are ``S = h V + v`` with the scaling network's hidden units h, so they fill an affine
         space of at most as many dimensions as there are units. With ``V Vᵀ = Q Λ Qᵀ`` the rows
         ``h Q Λ^½`` have the distances of the scales exactly:
-        ``‖S_i - S_j‖² = (h_i - h_j) V Vᵀ (h_i - h_j)ᵀ``. Neighbours and embeddings of 10,000 samples
-        then take megabytes where the scales take gigabytes. Where scales are the same for every
-        sample, all points are zero.
+        ``‖S_i - S_j‖² = (h_i - h_j) V Vᵀ (h_i - h_j)ᵀ``. Neighbours and embeddings of
+        10,000 samples then take megabytes where the scales take gigabytes. Where scales are the
+        same for every sample, all points are zero.
 
         Returns
         -------
@@ -104,7 +104,7 @@ class DynamicScaling(DeepEstimator):
             return np.zeros((len(x), 1), dtype=np.float32)
         body: Any = self.net_.encoders[which].body
         with torch.no_grad():
-            parts = [last.hidden_activations(body(rows), rows) for rows in torch.split(x, 4096)]
+            parts: Any = [last.hidden_activations(body(b), b) for b in torch.split(x, 4096)]
         h = torch.cat(parts).double()
         eigenvalues, Q = torch.linalg.eigh(last.scale_gram())
         found = (h @ Q * eigenvalues.clamp_min(0).sqrt()).flip(1)

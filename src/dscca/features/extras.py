@@ -3,14 +3,15 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dscca import extras
 
 
-require = partial(extras.require, extra="features")
+def require(module: str, package: str | None = None) -> Any:
+    """Import a library of the extra ``features``, or say that it is missing."""
+    return extras.require(module, "features", package)
 
 
 def model_name(model: str) -> str:

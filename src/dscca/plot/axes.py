@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 def axes_or_current(ax: "Axes | None") -> "Axes":
     """Return `ax`, or pyplot's current axes; pyplot is touched only then."""
-    matplotlib = require("matplotlib", extra="plot")
+    matplotlib = require("matplotlib", "plot")
     if ax is None:
-        current: Axes = require("matplotlib.pyplot", "matplotlib", extra="plot").gca()
+        current: Axes = require("matplotlib.pyplot", "plot", "matplotlib").gca()
         return current
     if not isinstance(ax, matplotlib.axes.Axes):
         raise TypeError(f"ax must be one matplotlib Axes, got {type(ax).__name__}.")

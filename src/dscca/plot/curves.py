@@ -90,9 +90,7 @@ def correlation_spectra(
     return ax
 
 
-def recall_curve(
-    recalls: Mapping[str, Mapping[Any, float]], *, ax: "Axes | None" = None
-) -> "Axes":
+def recall_curve(recalls: Mapping[str, Mapping[Any, float]], *, ax: "Axes | None" = None) -> "Axes":
     """Draw recall at k against k.
 
     Parameters

@@ -62,9 +62,7 @@ def scales(
     return ax
 
 
-def _points(
-    ax: "Axes", u: NDArray[Any], v: NDArray[Any], labels: ArrayLike | None
-) -> None:
+def _points(ax: "Axes", u: NDArray[Any], v: NDArray[Any], labels: ArrayLike | None) -> None:
     size = float(np.clip(4000 / len(u), 1, 18))
     style = {"s": size, "linewidths": 0, "alpha": 0.8}
     if labels is None:

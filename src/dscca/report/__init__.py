@@ -1,6 +1,5 @@
 """Self-contained HTML pages on fitted models and on records: ``pip install "dscca[report]"``."""
 
-from dscca.report.records import read_records
 from dscca.report.samples import Samples
 from dscca.report.scales import embed_scales, neighbor_accuracy
 from dscca.report.writing import report_models, report_records
@@ -9,7 +8,6 @@ __all__ = [
     "Samples",
     "embed_scales",
     "neighbor_accuracy",
-    "read_records",
     "report_models",
     "report_records",
 ]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from dscca.metrics import canonical_correlations, evaluate_retrieval, retrieval_ranks
 from dscca.report.samples import Samples
 from dscca.report.scales import ScaleView, scale_view
-from dscca.retrieval.exact_backend import nearest
 from dscca.retrieval.checks import unit_vectors
+from dscca.retrieval.exact_backend import nearest
 
 RECALL_PLACES = (1, 2, 5, 10, 20, 50, 100)
 DIRECTIONS = ("x to y", "y to x")

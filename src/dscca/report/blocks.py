@@ -103,5 +103,5 @@ def text_cell(text: object, note: str = "") -> Cell:
 def number_cell(value: float | None, shown: str = "{:.2f}", note: str = "") -> Cell:
     """Return a cell of a number, or a dash, which is sorted last, for None."""
     if value is None:
-        return Cell("–", "", note)
+        return Cell("—", "", note)
     return Cell(shown.format(value), float(value), note)

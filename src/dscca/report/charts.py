@@ -52,7 +52,9 @@ def training(runs: Sequence[Mapping[str, Any]], column: str, what: str) -> Figur
     runs : with title, history, and maybe warmup and best_epoch
     column : of the history; for ``loss`` the validation loss is drawn too, dotted
     """
-    traces, shapes, annotations = [], [], []
+    traces: list[dict[str, Any]] = []
+    shapes: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
     ends: dict[int, list[str]] = {}
     for i, run in enumerate(runs):
         history, colour = run["history"], PALETTE[i % len(PALETTE)]
@@ -96,13 +98,31 @@ def training(runs: Sequence[Mapping[str, Any]], column: str, what: str) -> Figur
         return None
     for end, titles in ends.items():
         shapes.append(
-            {"type": "rect", "x0": 0, "x1": end, "y0": 0, "y1": 1, "yref": "paper", "line": {"width": 0},
-             "fillcolor": "#8a8f98", "opacity": 0.13, "layer": "below"}
-        )  # fmt: skip
+            {
+                "type": "rect",
+                "yref": "paper",
+                "x0": 0,
+                "x1": end,
+                "y0": 0,
+                "y1": 1,
+                "line": {"width": 0},
+                "fillcolor": "#8a8f98",
+                "opacity": 0.13,
+                "layer": "below",
+            }
+        )
         annotations.append(
-            {"x": end, "y": 1, "yref": "paper", "xanchor": "right", "yanchor": "bottom",
-             "showarrow": False, "text": f"warm-up of {', '.join(titles)}", "font": {"size": 11}}
-        )  # fmt: skip
+            {
+                "text": f"warm-up of {', '.join(titles)}",
+                "x": end,
+                "y": 1,
+                "yref": "paper",
+                "xanchor": "right",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "font": {"size": 11},
+            }
+        )
     layout = _layout("epoch", what, shapes=shapes, annotations=annotations)
     return {"data": traces, "layout": layout}
 

@@ -25,7 +25,7 @@ def sprite_sheet(view: NDArray[Any], shape: ImageShape) -> dict[str, Any]:
     view : n x (height * width), or n x height x width
     shape : height and width
     """
-    Image = require("PIL.Image", "Pillow", extra="report")
+    Image = require("PIL.Image", "report", "Pillow")
     height, width = shape
     pictures = np.asarray(view, dtype=np.float32).reshape(len(view), height, width)
     top = max(1.0, float(pictures.max()))

@@ -1,42 +1,19 @@
-"""Records of runs: reading them, and what is compared with what."""
+"""Records of runs: what is compared with what."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dscca.experiments.records import Record
 from dscca.methods import find_method
 from dscca.stats import PairedTTest, paired_t_test
 
-Record = Mapping[str, Any]
-
 _REFERENCE = "ds-dcca"
-_NEEDED = ("job", "status")
 ABLATED = ("scaling", "context", "start", "warmup", "scale_hidden")
 """Parameters whose values the paper's ablations compare."""
-
-
-def read_records(folder: Path) -> list[dict[str, Any]]:
-    """Return the records in a folder, in the order of their file names.
-
-    A JSON file that is no record is an error which names it.
-    """
-    records = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is no whole JSON file: {error}") from error
-        if not isinstance(record, dict) or any(key not in record for key in _NEEDED):
-            raise ValueError(f"{path} is no record of a run: it lacks {' or '.join(_NEEDED)}.")
-        job = record["job"]
-        if not isinstance(job, dict) or not {"dataset", "method", "parameters"} <= set(job):
-            raise ValueError(f"{path}: its job lacks dataset, method or parameters.")
-        records.append(record)
-    return records
 
 
 @dataclass(frozen=True)
@@ -54,23 +31,20 @@ class Setting:
 
     def values(self, measure: str, part: str = "test") -> dict[tuple[Any, Any], float]:
         """Return a measure of every run that has it, by fold and seed."""
-        return {
-            _run_key(run): float(run[part][measure])
-            for run in self.repeated
-            if run.get(part, {}).get(measure) is not None
-        }
+        figures = ((run, getattr(run, part).get(measure)) for run in self.repeated)
+        return {_run_key(run): float(value) for run, value in figures if value is not None}
 
     @property
     def repeated(self) -> tuple[Record, ...]:
         """The runs over folds where there are several, else those on the standard split."""
-        folds = tuple(run for run in self.runs if run["job"].get("fold") is not None)
-        single = tuple(run for run in self.runs if run["job"].get("fold") is None)
+        folds = tuple(run for run in self.runs if run.job.fold is not None)
+        single = tuple(run for run in self.runs if run.job.fold is None)
         return folds if len(folds) > 1 or not single else single
 
     @property
     def shown(self) -> Record:
         """The run whose curves are drawn: the first on the standard split, else the first."""
-        single = [run for run in self.runs if run["job"].get("fold") is None]
+        single = [run for run in self.runs if run.job.fold is None]
         return min(single or self.runs, key=lambda run: tuple(map(str, _run_key(run))))
 
 
@@ -91,8 +65,8 @@ class Comparison:
     @property
     def reference(self) -> Setting | None:
         """What the others are tested against: DS-DCCA, or the best on validation data."""
-        named = [s for s in self.settings if s.method == _REFERENCE]
-        return (named or sorted(self.settings, key=_validation, reverse=True) or [None])[0]
+        named = [setting for setting in self.settings if setting.method == _REFERENCE]
+        return max(named or self.settings, key=_validation, default=None)
 
     @property
     def reference_title(self) -> str:
@@ -129,8 +103,7 @@ def compare(records: Iterable[Record]) -> list[Comparison]:
     """Group records by data set, then by method and parameters."""
     datasets: dict[str, list[Record]] = {}
     for record in records:
-        job = record["job"]
-        key = _canonical([job["dataset"], job.get("options") or {}])
+        key = _canonical([record.job.dataset, record.job.options])
         datasets.setdefault(key, []).append(record)
     return [_comparison(runs) for _, runs in sorted(datasets.items())]
 
@@ -140,7 +113,7 @@ def measures(settings: Sequence[Setting]) -> list[str]:
     found: dict[str, None] = {}
     for setting in settings:
         for run in setting.runs:
-            found |= dict.fromkeys(run.get("test", {}))
+            found |= dict.fromkeys(run.test)
     return list(found)
 
 
@@ -159,13 +132,11 @@ def method_title(name: str) -> str:
 
 
 def _comparison(records: list[Record]) -> Comparison:
-    done = [record for record in records if record["status"] == "done"]
+    done = [record for record in records if record.done]
     groups: dict[str, dict[str, list[Record]]] = {}
     for record in done:
         chosen = _chosen(record)
-        groups.setdefault(record["job"]["method"], {}).setdefault(_canonical(chosen), []).append(
-            record
-        )
+        groups.setdefault(record.job.method, {}).setdefault(_canonical(chosen), []).append(record)
     best, others = [], []
     for method, variants in groups.items():
         parameters = [_chosen(runs[0]) for runs in variants.values()]
@@ -176,20 +147,19 @@ def _comparison(records: list[Record]) -> Comparison:
         first = _best(settings)
         best.append(first)
         others += [setting for setting in settings if setting is not first]
-    job = records[0]["job"]
-    options = job.get("options") or {}
-    title = str(job["dataset"]) + (f" ({_listed(options)})" if options else "")
+    job = records[0].job
+    title = job.dataset + (f" ({_listed(job.options)})" if job.options else "")
     return Comparison(
-        str(job["dataset"]),
+        job.dataset,
         title,
         tuple(best),
         tuple(others),
-        tuple(record for record in records if record["status"] != "done"),
+        tuple(record for record in records if not record.done),
     )
 
 
 def _chosen(record: Record) -> dict[str, Any]:
-    return {k: v for k, v in record["job"]["parameters"].items() if k != "random_state"}
+    return {k: v for k, v in record.job.parameters.items() if k != "random_state"}
 
 
 def _title(method: str, own: dict[str, Any], all_parameters: list[dict[str, Any]]) -> str:
@@ -202,9 +172,7 @@ def _title(method: str, own: dict[str, Any], all_parameters: list[dict[str, Any]
 
 
 def _listed(values: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in values.items()
-    )
+    return ", ".join(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in values.items())
 
 
 def _best(settings: Sequence[Setting]) -> Setting:
@@ -218,7 +186,7 @@ def _validation(setting: Setting) -> float:
 
 
 def _run_key(run: Record) -> tuple[Any, Any]:
-    return run["job"].get("fold"), run["job"]["parameters"].get("random_state")
+    return run.job.fold, run.job.parameters.get("random_state")
 
 
 def _canonical(value: Any) -> str:

@@ -80,7 +80,7 @@ class Samples:
         if len(self) <= n:
             return replace(self, total=len(self))
         rows = np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False))
-        columns = {
+        columns: dict[str, Any] = {
             name: None if values is None else [values[row] for row in rows]
             for name, values in self._columns().items()
         }

@@ -38,7 +38,9 @@ def training(groups: Sequence[Group]) -> Section | None:
             if (figure := charts.training(runs, column, what)) is not None
         }
         if figures:
-            blocks.append(Chart(figures, f"Training curves, {group.title}", _heading(group, groups)))
+            blocks.append(
+                Chart(figures, f"Training curves, {group.title}", _heading(group, groups))
+            )
     if not blocks:
         return None
     return Section(
@@ -195,9 +197,7 @@ def retrieval(views: Sequence[ModelView]) -> Section | None:
     if not views:
         return None
     best = max(views, key=lambda view: sum(sum(r.values()) for r in view.recalls.values()))
-    blocks = [
-        Answers(f"{best.title}, from {d}", d[0], d[-1], best.answers[d]) for d in DIRECTIONS
-    ]
+    blocks = [Answers(f"{best.title}, from {d}", d[0], d[-1], best.answers[d]) for d in DIRECTIONS]
     return Section(
         "retrieval",
         "Retrieval examples",

@@ -15,7 +15,7 @@ class Series:
     """One method of one data set."""
 
     title: str
-    history: Mapping[str, Sequence[float]] | None
+    history: Mapping[str, Sequence[float | None]] | None
     warmup: int | None
     best_epoch: int | None
     correlations: Sequence[float]
@@ -60,18 +60,18 @@ def _of_setting(setting: Setting) -> Series:
     run = setting.shown
     return Series(
         setting.title,
-        run.get("history"),
-        run.get("warmup"),
-        run.get("best_epoch"),
-        run.get("correlations") or [],
-        run.get("recall_curve") or {},
+        run.history,
+        run.warmup,
+        run.best_epoch,
+        run.correlations,
+        run.recall_curve,
         _spread(setting, "fit_seconds"),
         _spread(setting, "peak_memory_mb"),
     )
 
 
 def _spread(setting: Setting, name: str) -> Spread | None:
-    values = {i: float(run[name]) for i, run in enumerate(setting.runs) if run.get(name)}
+    values = {i: value for i, run in enumerate(setting.runs) if (value := getattr(run, name))}
     return mean_and_spread(values) if values else None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import dscca
+from dscca.experiments.records import Record
 from dscca.report.analysis import ModelView
 from dscca.report.blocks import (
     Block,
@@ -18,7 +19,7 @@ from dscca.report.blocks import (
     number_cell,
     text_cell,
 )
-from dscca.report.records import Comparison, Record, Setting, mean_and_spread, measures
+from dscca.report.records import Comparison, Setting, mean_and_spread, measures
 from dscca.report.samples import Samples
 
 _TESTED = ("tc", "recall_sum")
@@ -41,9 +42,9 @@ def results_of_records(comparisons: Sequence[Comparison]) -> Section:
         if comparison.failed:
             rows = [
                 [
-                    text_cell(run["job"]["method"]),
+                    text_cell(run.job.method),
                     text_cell(_run_name(run)),
-                    text_cell(run.get("error") or "no reason recorded"),
+                    text_cell(run.error or "no reason recorded"),
                 ]
                 for run in comparison.failed
             ]
@@ -79,19 +80,17 @@ def how_made(
         ("Python", platform.python_version()),
         ("command", command),
         ("samples shown", "" if samples is None else samples.title),
-        ("hardware of the runs", _distinct(run.get("hardware") for run in records)),
-        ("device", _distinct(run.get("device") for run in records)),
+        ("hardware of the runs", _distinct(run.hardware for run in records)),
+        ("device", _distinct(run.device for run in records)),
         ("versions of the runs", _distinct(_versions(run) for run in records)),
-        ("commit", _distinct(run.get("commit") for run in records)),
-        ("seeds", _distinct(run["job"]["parameters"].get("random_state") for run in records)),
-        ("folds", _distinct(run["job"].get("fold") for run in records)),
+        ("commit", _distinct(run.commit for run in records)),
+        ("seeds", _distinct(run.job.parameters.get("random_state") for run in records)),
+        ("folds", _distinct(run.job.fold for run in records)),
         ("runs", f"{len(records)}, started {_span(records)}" if records else ""),
     ]
-    table = Table(
-        ("", ""), [[text_cell(name), text_cell(value)] for name, value in rows if value]
-    )
+    table = Table(("", ""), [[text_cell(name), text_cell(value)] for name, value in rows if value])
     parameters = [
-        *((run["job"]["method"], _run_name(run), run["job"]["parameters"]) for run in records),
+        *((run.job.method, _run_name(run), run.job.parameters) for run in records),
         *((view.name, "model", view.model.get_params(deep=False)) for view in views),
     ]
     details = Table(
@@ -121,7 +120,9 @@ def _table(comparison: Comparison, settings: Sequence[Setting], caption: str) ->
             ("peak_memory_mb", "{:,.0f}"),
             ("n_parameters", "{:,.0f}"),
         ):
-            figures = {i: run[name] for i, run in enumerate(setting.runs) if run.get(name)}
+            figures = {
+                i: value for i, run in enumerate(setting.runs) if (value := getattr(run, name))
+            }
             row.append(number_cell(mean_and_spread(figures)[0] if figures else None, form))
         rows.append(row)
     strong = next((i for i, s in enumerate(settings) if s is comparison.reference), None)
@@ -155,7 +156,7 @@ def _how_tested(comparison: Comparison) -> str:
     reference = comparison.reference
     if not several or reference is None:
         return "One run of each method: there are no repeated runs to test differences with."
-    folds = any(run["job"].get("fold") is not None for run in reference.repeated)
+    folds = any(run.job.fold is not None for run in reference.repeated)
     over = "folds" if folds else "seeds"
     overlap = (
         " Training sets of folds overlap, so these p-values are somewhat too small."
@@ -169,11 +170,7 @@ def _how_tested(comparison: Comparison) -> str:
 
 
 def _without_empty_columns(table: Table) -> Table:
-    kept = [
-        i
-        for i in range(len(table.columns))
-        if any(row[i].text != "–" for row in table.rows)
-    ]
+    kept = [i for i in range(len(table.columns)) if any(row[i].key != "" for row in table.rows)]
     return Table(
         [table.columns[i] for i in kept],
         [[row[i] for i in kept] for row in table.rows],
@@ -183,13 +180,13 @@ def _without_empty_columns(table: Table) -> Table:
 
 
 def _run_name(run: Record) -> str:
-    fold, seed = run["job"].get("fold"), run["job"]["parameters"].get("random_state")
+    fold, seed = run.job.fold, run.job.parameters.get("random_state")
     parts = ["standard split" if fold is None else f"fold {fold}"]
     return ", ".join(parts if seed is None else [*parts, f"seed {seed}"])
 
 
 def _versions(run: Record) -> str:
-    return ", ".join(f"{name} {value}" for name, value in (run.get("versions") or {}).items())
+    return ", ".join(f"{name} {value}" for name, value in run.versions.items())
 
 
 def _distinct(values: Iterable[Any]) -> str:
@@ -198,7 +195,7 @@ def _distinct(values: Iterable[Any]) -> str:
 
 
 def _span(records: Sequence[Record]) -> str:
-    times = sorted(str(run["started"]) for run in records if run.get("started"))
+    times = sorted(run.started for run in records if run.started)
     if not times:
         return "at unknown times"
     return times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"

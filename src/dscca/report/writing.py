@@ -6,12 +6,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from dscca.experiments.records import Record
 from dscca.persistence import write_atomically
 from dscca.report import sections, summary
 from dscca.report.analysis import ModelView, view_model
 from dscca.report.blocks import Section
 from dscca.report.page import render
-from dscca.report.records import Comparison, Record, compare, mean_and_spread, method_title
+from dscca.report.records import Comparison, compare, mean_and_spread, method_title
 from dscca.report.samples import Samples
 from dscca.report.series import group_of_models, groups_of_records
 
@@ -105,9 +106,7 @@ def _write(
         sections.costs(groups),
         summary.how_made(records, views, samples, command),
     ]
-    page = render(
-        title, _subtitle(records, samples), [part for part in found if part], samples
-    )
+    page = render(title, _subtitle(records, samples), [part for part in found if part], samples)
     path = Path(output)
     write_atomically(path, page.encode("utf-8"))
     return path
@@ -127,7 +126,7 @@ def _ablations(comparisons: Sequence[Comparison]) -> dict[str, dict[str, Any]]:
 def _subtitle(records: Sequence[Record], samples: Samples | None) -> str:
     parts = []
     if records:
-        methods = list(dict.fromkeys(method_title(run["job"]["method"]) for run in records))
+        methods = list(dict.fromkeys(method_title(run.job.method) for run in records))
         runs = "1 run" if len(records) == 1 else f"{len(records)} runs"
         parts.append(f"{runs} of {', '.join(methods)}.")
     if samples is not None:

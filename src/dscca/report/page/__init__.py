@@ -19,8 +19,8 @@ from dscca.report.samples import Samples
 
 def render(title: str, subtitle: str, sections: Sequence[Section], samples: Samples | None) -> str:
     """Return the page as HTML."""
-    jinja2 = require("jinja2", extra="report")
-    plotly = require("plotly.offline", "plotly", extra="report")
+    jinja2 = require("jinja2", "report")
+    plotly = require("plotly.offline", "report", "plotly")
     numbers = {id(chart): number for number, chart in enumerate(_charts(sections))}
     figures = [list(chart.figures.values()) for chart in _charts(sections)]
     scripts = {"plotly": plotly.get_plotlyjs(), "page": _resource("page.js")}
@@ -45,10 +45,10 @@ def render(title: str, subtitle: str, sections: Sequence[Section], samples: Samp
 
 
 def embedded_json(value: Any) -> str:
-    """Return JSON that can stand in a script element: nothing in it ends the element or a line.
+    r"""Return JSON that can stand in a script element: nothing in it ends the element or a line.
 
-    >>> embedded_json("</script>")
-    '"\\\\u003c/script\\\\u003e"'
+    >>> print(embedded_json("</script>"))
+    "\u003c/script\u003e"
     """
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     for character in "<>&":

@@ -28,8 +28,7 @@ def lock(path: Path, timeout: float = 600.0) -> Iterator[None]:
         while not _try(handle):
             if time.monotonic() > deadline:
                 raise LockedError(
-                    f"another process has held {path} for {timeout:g} s: wait for its download, "
-                    "or end it."
+                    f"another process has held {path} for {timeout:g} s: wait for it, or end it."
                 )
             time.sleep(_PAUSE)
         yield
