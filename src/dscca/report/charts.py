@@ -201,37 +201,35 @@ def points(
             layout[axis] |= {"visible": False}
         layout["yaxis"] |= {"scaleanchor": "x"}
         layout["margin"] = {"l": 8, "r": 8, "t": 8, "b": 8}
+        layout["height"] = 460
     return {"data": traces, "layout": layout}
 
 
-def recall(curves: Mapping[str, Mapping[str, Mapping[Any, float]]]) -> Figure:
-    """Draw recall at k of both directions: ``title -> direction -> {k: per cent}``."""
+def recall(curves: Mapping[str, Mapping[Any, float]]) -> Figure:
+    """Draw recall at k: ``title -> {k: per cent}``."""
     traces, places = [], set()
-    for i, (title, directions) in enumerate(curves.items()):
-        for direction, dash in (("x to y", "solid"), ("y to x", "dot")):
-            curve = directions.get(direction)
-            if not curve:
-                continue
-            found = sorted((int(k), float(value)) for k, value in curve.items())
-            places |= {k for k, _ in found}
-            traces.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines+markers",
-                    "name": f"{safe(title)}, {direction}",
-                    "x": [k for k, _ in found],
-                    "y": [round(value, 3) for _, value in found],
-                    "line": {"color": PALETTE[i % len(PALETTE)], "width": 2, "dash": dash},
-                    "marker": {"size": 5},
-                    "hovertemplate": "R@%{x}: %{y:.1f} %<extra>%{fullData.name}</extra>",
-                }
-            )
+    for i, (title, curve) in enumerate(curves.items()):
+        found = sorted((int(k), float(value)) for k, value in curve.items())
+        places |= {k for k, _ in found}
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": safe(title),
+                "x": [k for k, _ in found],
+                "y": [round(value, 3) for _, value in found],
+                "line": {"color": PALETTE[i % len(PALETTE)], "width": 2},
+                "marker": {"size": 5},
+                "hovertemplate": "R@%{x}: %{y:.1f} %<extra>%{fullData.name}</extra>",
+            }
+        )
     layout = _layout("k, places looked at", "recall at k, per cent")
     ticks = sorted(places)
     layout["xaxis"] |= {
         "type": "log",
         "tickvals": ticks,
         "ticktext": [str(k) for k in ticks],
+        "tickangle": 0,
     }
     layout["yaxis"] |= {"range": [0, 102]}
     return {"data": traces, "layout": layout}
@@ -284,9 +282,9 @@ def _layout(x: str, y: str, **more: Any) -> dict[str, Any]:
     return {
         "xaxis": {"title": {"text": x, "standoff": 8}, "zeroline": False, "automargin": True},
         "yaxis": {"title": {"text": y, "standoff": 8}, "zeroline": False, "automargin": True},
-        "margin": {"l": 52, "r": 12, "t": 26, "b": 44},
+        "margin": {"l": 52, "r": 12, "t": 26, "b": 76},
         "height": 380,
-        "legend": {"orientation": "h", "y": -0.22, "yanchor": "top", "x": 0},
+        "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
         "hovermode": "closest",
         "dragmode": "pan",
         **more,

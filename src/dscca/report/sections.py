@@ -76,15 +76,15 @@ def spectra(groups: Sequence[Group]) -> Section | None:
 
 def recalls(groups: Sequence[Group]) -> Section | None:
     """Show recall at k."""
-    blocks = [
-        Chart(
-            {"": charts.recall(found)},
-            f"Recall at k in both directions, {group.title}",
-            _heading(group, groups),
-        )
-        for group in groups
-        if (found := {s.title: s.recalls for s in group.series if s.recalls})
-    ]
+    blocks = []
+    for group in groups:
+        figures = {
+            direction: charts.recall(found)
+            for direction in DIRECTIONS
+            if (found := {s.title: s.recalls[direction] for s in group.series if s.recalls})
+        }
+        if figures:
+            blocks.append(Chart(figures, f"Recall at k, {group.title}", _heading(group, groups)))
     if not blocks:
         return None
     return Section(

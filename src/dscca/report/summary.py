@@ -7,7 +7,7 @@ from typing import Any
 
 import dscca
 from dscca.experiments.records import Record
-from dscca.report.analysis import ModelView
+from dscca.report.analysis import DIRECTIONS, ModelView
 from dscca.report.blocks import (
     Block,
     Cell,
@@ -60,12 +60,12 @@ def results_of_models(views: Sequence[ModelView]) -> Section:
             text_cell(view.title),
             number_cell(float(view.correlations.sum())),
             number_cell(len(view.correlations), "{:.0f}"),
-            *(number_cell(view.recalls[d].get(1), "{:.1f}") for d in view.recalls),
-            *(number_cell(view.recalls[d].get(10), "{:.1f}") for d in view.recalls),
+            *(number_cell(view.recalls[d].get(k), "{:.1f}") for k in (1, 10) for d in DIRECTIONS),
         ]
         for view in views
     ]
-    columns = ("method", "TC", "pairs", "R@1 x to y", "R@1 y to x", "R@10 x to y", "R@10 y to x")
+    recalls = [f"{_short(d)} R@{k}" for k in (1, 10) for d in DIRECTIONS]
+    columns = ("method", "TC", "pairs", *recalls)
     note = Note("One fitted model each: there are no repeated runs to test differences with.")
     return Section("results", "Results", "", [Table(columns, rows), note])
 
@@ -107,7 +107,8 @@ def _table(comparison: Comparison, settings: Sequence[Setting], caption: str) ->
     columns = ["method"]
     for measure in shown:
         columns += [_TITLES.get(measure, measure), f"{comparison.reference_title} ahead by", "p"]
-    columns += [*single, "runs", "seconds to fit", "peak MB", "parameters"]
+    columns += [_short(measure) for measure in single]
+    columns += ["runs", "seconds to fit", "peak MB", "parameters"]
     rows = []
     for setting in settings:
         row = [text_cell(setting.title)]
@@ -130,7 +131,7 @@ def _table(comparison: Comparison, settings: Sequence[Setting], caption: str) ->
 
 
 def _tested(comparison: Comparison, setting: Setting, measure: str) -> list[Cell]:
-    figure = _average(setting, measure, "{:.2f}")
+    figure = _average(setting, measure, "{:.1f}" if measure.startswith("recall") else "{:.2f}")
     test = comparison.against_reference(setting, measure)
     if test is None:
         return [figure, number_cell(None), number_cell(None)]
@@ -167,6 +168,10 @@ def _how_tested(comparison: Comparison) -> str:
         f"Mean ± standard deviation over {over}. Differences to {reference.title} are tested by "
         f"two-sided paired t-tests over the {over} that both methods have.{overlap}"
     )
+
+
+def _short(measure: str) -> str:
+    return measure.replace(" to ", "→")
 
 
 def _without_empty_columns(table: Table) -> Table:

@@ -10,7 +10,18 @@
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
   };
 
-  // ---- theme ----
+  function hasWebGL() {
+    const context = document.createElement("canvas").getContext("webgl");
+    context?.getExtension("WEBGL_lose_context")?.loseContext();
+    return context !== null;
+  }
+  const drawnByGPU = ({ data }) => data.some((trace) => trace.type === "scattergl");
+  if (charts.flat().some(drawnByGPU) && !hasWebGL()) {
+    for (const { data } of charts.flat()) {
+      for (const trace of data) trace.type = trace.type.replace("scattergl", "scatter");
+    }
+  }
+
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () =>
     root.classList.contains("dark") || (prefersDark.matches && !root.classList.contains("light"));
@@ -55,7 +66,6 @@
   });
   addEventListener("afterprint", setTheme);
 
-  // ---- samples ----
   const sheets = {};
   const loading = Object.entries(samples ? samples.sheets : {}).map(([view, sheet]) => {
     const image = new Image();
@@ -95,7 +105,6 @@
     tip.style.top = `${Math.max(4, Math.min(y + 16, innerHeight - height - 4))}px`;
   }
 
-  // ---- tables ----
   function sortBy(header) {
     const table = header.closest("table");
     const column = header.cellIndex;
@@ -117,7 +126,6 @@
     header.firstElementChild.addEventListener("click", () => sortBy(header));
   }
 
-  // ---- charts ----
   for (const select of document.querySelectorAll("select[data-for]")) {
     select.addEventListener("change", () => {
       const plot = plots[select.dataset.for];
