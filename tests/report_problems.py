@@ -8,7 +8,10 @@ from dscca.experiments.jobs import Job
 from dscca.experiments.records import Record
 from dscca.report import Samples
 
-HOSTILE = "<img src=x onerror=window.hacked=1></script><script>window.hacked=1</script>\u2028%{x} {{7*7}} \"'&amp;<b>"
+HOSTILE = (
+    "<img src=x onerror=window.hacked=1></script><script>window.hacked=1</script>"
+    "\u2028%{x} {{7*7}} \"'&amp;<b>"
+)
 HISTORY = {
     "epoch": [1, 2, 3, 4],
     "loss": [-1.0, -2.0, -2.5, -2.7],

@@ -22,16 +22,18 @@ PALETTE = (
 _GPU_POINTS = 2000
 """Points beyond which a scatter is drawn by WebGL."""
 _LABELS_SHOWN = 40
+_NAME_LENGTH = 40
 
 
 def safe(text: object) -> str:
-    """Return text in which plotly finds nothing but characters.
+    """Return text in which plotly finds nothing but characters, and not too many of them.
 
     >>> safe("<b>&")
     '&lt;b&gt;&amp;'
     """
     cleaned = "".join(c if c.isprintable() else " " for c in str(text))
-    return html.escape(cleaned, quote=False)
+    short = cleaned if len(cleaned) <= _NAME_LENGTH else f"{cleaned[: _NAME_LENGTH - 1]}…"
+    return html.escape(short, quote=False)
 
 
 def packed(values: ArrayLike) -> dict[str, str]:
