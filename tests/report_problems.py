@@ -74,7 +74,7 @@ def digits(n=120):
     )
 
 
-def fitted():
+def fitted(**options):
     """A linear and a dynamically-scaled model of the digits, quick and poor."""
     data = embedded_digits()
     training = data.X_train[:1500], data.y_train[:1500]
@@ -87,6 +87,7 @@ def fitted():
         batch_size=250,
         random_state=0,
         device="cpu",
+        **options,
     )
     validation = {"X_val": data.X_val[:200], "y_val": data.y_val[:200]}
     return {

@@ -41,7 +41,7 @@ def render(title: str, subtitle: str, sections: Sequence[Section], samples: Samp
         scripts=scripts,
         hashes=[script_hash(script) for script in scripts.values()],
     )
-    return str(markup)
+    return str(markup).lstrip()
 
 
 def embedded_json(value: Any) -> str:
