@@ -8,10 +8,10 @@ import pytest
 
 import dscca
 from dscca import demo
-from dscca.values import parse_value
 from dscca.datasets import embedded_digits
 from dscca.datasets.mnist import read_idx
 from dscca.methods import METHODS
+from dscca.values import parse_value
 from problems import paired
 
 

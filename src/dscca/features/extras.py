@@ -3,22 +3,15 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from dscca import extras
+
 
 def require(module: str, package: str | None = None) -> Any:
-    """Import an optional library, or say which extra brings it."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise ModuleNotFoundError(
-            f'this needs {package or module}, an extra: pip install "dscca[features]"',
-            name=error.name,
-        ) from error
+    """Import a library of the extra ``features``, or say that it is missing."""
+    return extras.require(module, "features", package)
 
 
 def model_name(model: str) -> str:
