@@ -128,7 +128,7 @@ def plain(entry: str | Entry | None) -> str:
         case str():
             return entry
         case PValue(value):
-            return f"{value:.3f}" if value >= 1e-3 else f"{value:.2e}"
+            return f"{value:.3f}" if value >= 1e-3 or not value else f"{value:.2e}"
         case Runs(done, asked, failed):
             return f"{done} of {asked}" + (f", {failed} failed" if failed else "")
         case Missing():
