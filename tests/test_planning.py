@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dscca.experiments.jobs import Job
 from dscca.experiments.planning import best_candidate, plan
 from dscca.experiments.records import Record
-from experiment_problems import SMALL, made_up, small_spec
+from runner_problems import SMALL, made_up, small_spec
 
 
 def carried_out(spec, figures=made_up, **restriction):

@@ -24,7 +24,7 @@ from dscca.experiments.records import (
 )
 from dscca.experiments.runner import Runner
 from dscca.experiments.running import run_job
-from experiment_problems import SMALL, InstantPool, made_up, small_spec
+from runner_problems import SMALL, InstantPool, made_up, small_spec
 
 N_JOBS = 3 + 2 + 2 + 3
 TIMELESS = {"seconds": None, "fit_seconds": None, "peak_memory_mb": None, "started": ""}
