@@ -7,11 +7,17 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from benchmarks import flickr8k
+from dscca.experiments.planning import plan
+from dscca.experiments.records import Record, read_records
+from dscca.experiments.rendering import markdown
+from dscca.experiments.spec import load_spec
+from dscca.experiments.tables import make_tables
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/design.md", "docs/performance.md")
@@ -109,6 +115,17 @@ def paper_table(name: str) -> str:
     return f"{_markdown(columns, rows)}\nPaper: {published['source']}; ours: one standard split.\n"
 
 
+def spec_table(name: str) -> str:
+    """Return a table of the experiments: SPEC/DATA, or SPEC/DATA/RULE for one rule of several."""
+    spec_name, _, rest = name.partition("/")
+    data, _, rule = rest.partition("/")
+    state = plan(load_spec(spec_name), _runs(), data=[data])
+    tables = [table for table in make_tables(state, [data]) if rule in ("", table.rule)]
+    if not tables:
+        raise ValueError(f"{name}: {spec_name} has the rules {', '.join(state.spec.rules)}")
+    return "\n".join(map(markdown, tables))
+
+
 def search_table(name: str) -> str:
     """Return what a search on validation data tried."""
     records = _read(f"{name}.json")
@@ -135,10 +152,16 @@ def rewritten(text: str) -> str:
             "retrieval": retrieval_table,
             "search": search_table,
             "paper": paper_table,
+            "spec": spec_table,
         }[kind]
         return f"{match[1]}\n{make(name)}\n{match[4]}"
 
     return _BLOCK.sub(block, text)
+
+
+@cache
+def _runs() -> dict[str, Record]:
+    return read_records(ROOT / "results" / "runs")
 
 
 def _read(name: str) -> Any:

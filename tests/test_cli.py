@@ -10,6 +10,7 @@ import dscca
 from dscca import demo
 from dscca.datasets import embedded_digits
 from dscca.datasets.mnist import read_idx
+from dscca.experiments.records import read_records
 from dscca.methods import METHODS
 from dscca.values import parse_value
 from problems import paired
@@ -152,7 +153,9 @@ def test_errors_are_one_line_and_exit_code_2(run, files, monkeypatch, arguments,
     assert not (files / "m").exists()
 
 
-@pytest.mark.parametrize("command", [[], ["fit"], ["transform"], ["score"], ["models"], ["demo"]])
+@pytest.mark.parametrize(
+    "command", [[], ["fit"], ["transform"], ["score"], ["models"], ["demo"], ["report"]]
+)
 def test_help(run, command):
     code, out, _ = run(*command, "--help")
     assert code == 0
@@ -168,13 +171,23 @@ def test_help_does_not_load_the_numerics():
 def test_demo(run, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "_DEEP", {"hidden": (100,), "epochs": 4, "random_state": 0})
     monkeypatch.setitem(demo._SMALLER, "ds-dcca", {"scale_hidden": (8,), "warmup": 2})
-    code, out, _ = run("demo", "-o", tmp_path / "models")
+    monkeypatch.setitem(demo._SMALLER, "nkcca", {"rank": 200, "random_state": 0})
+    shown = []
+    monkeypatch.setattr("webbrowser.open", shown.append)
+    code, out, _ = run("demo", "--open", "-o", tmp_path / "models")
     assert code == 0
-    data = embedded_digits()
+    page = tmp_path / "models" / "report.html"
+    assert f"Report: {page}" in out
+    assert shown == [page.as_uri()]
+    assert "DS-DCCA, scales of view x" in page.read_text(encoding="utf-8")
+    records = read_records(tmp_path / "models")
+    data, methods = embedded_digits(), ("cca", "nkcca", "dcca", "ds-dcca")
     scores = []
-    for name in ("cca", "dcca", "ds-dcca"):
+    for name in methods:
         scores.append(dscca.load(tmp_path / "models" / name).score(data.X_test, data.y_test))
         assert f"│ {scores[-1]:.2f} " in out
+    kept = {record.job.method: record.test["tc"] for record in records.values()}
+    assert [kept[name] for name in methods] == pytest.approx(scores, abs=1e-4)
     assert scores[0] > 15.5
     assert min(scores[1:]) > scores[0]
 
@@ -182,7 +195,10 @@ def test_demo(run, tmp_path, monkeypatch):
 def test_demo_takes_the_methods_it_is_asked_for(run, tmp_path):
     code, _, _ = run("demo", "--models", "CCA", "-o", tmp_path / "models")
     assert code == 0
-    assert [path.name for path in (tmp_path / "models").iterdir()] == ["cca"]
+    made = tmp_path / "models"
+    assert [path.name for path in made.iterdir() if path.is_dir()] == ["cca"]
+    assert len(list(made.glob("*.json"))) == 1
+    assert (made / "report.html").is_file()
     code, _, error = run("demo", "--models", "cca,nonsense", "-o", tmp_path / "none")
     assert code == 2
     assert "no method nonsense: there are cca, " in error

@@ -19,3 +19,16 @@ def test_tables_are_there():
     text = (ROOT / "docs" / "performance.md").read_text()
     assert "<!-- table: runs:mnist/dcca -->" in text
     assert docs.runs_table("mnist/dcca") in text
+
+
+def test_tables_of_experiments():
+    """Ours come from the records of the runs; the paper's figures are there without any."""
+    page = "Above\n<!-- table: spec:total_correlation/mnist -->\nold\n<!-- end -->\nbelow\n"
+    text = docs.rewritten(page)
+    assert docs.rewritten(text) == text
+    assert text.startswith("Above\n<!-- table: spec:total_correlation/mnist -->\n\n| method | TC |")
+    assert "| DS-DCCA |" in text
+    assert "47.50** ± 0.03" in text
+    assert docs.spec_table("retrieval/flickr8k/recall_sum") in docs.spec_table("retrieval/flickr8k")
+    with pytest.raises(ValueError, match="has the rules each, recall_sum"):
+        docs.spec_table("retrieval/flickr8k/tc")

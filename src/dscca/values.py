@@ -12,12 +12,12 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return the mapping that a node stands for."""
-        seen = set()
-        for key, _ in node.value:
-            if key.value in seen and isinstance(key, yaml.ScalarNode):
-                line = key.start_mark.line + 1
-                raise yaml.YAMLError(f"line {line}: the key {key.value} is there twice")
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+        own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        keys = [self.construct_object(key, deep=True) for key in own]
+        for i, key in enumerate(keys):
+            if key in keys[:i]:
+                line = own[i].start_mark.line + 1
+                raise yaml.YAMLError(f"line {line}: the key {key} is there twice")
         return super().construct_mapping(node, deep)
 
 

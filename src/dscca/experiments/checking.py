@@ -23,7 +23,7 @@ from dscca.methods import find_method
 from dscca.values import merged
 
 _REPEATS = get_args(get_type_hints(Spec)["repeat"])
-_STATISTICS = ("mean", "std", "p", "max", "min")
+_STATISTICS = ("mean", "std", "p", "max", "min", "gap")
 _SPEC_KEYS = [f.name for f in fields(Spec) if f.name != "name"]
 _DATA_KEYS = [f.name for f in fields(DataSpec) if f.name != "key"]
 _CHOICE_KEYS = [f.name for f in fields(Choices)]
@@ -149,16 +149,17 @@ class Checker:
         """Refuse rows that wait for each other's choices, or for a row that is not run."""
         for row in rows.values():
             for key in row.choices:
-                seen, waiting = {row.name}, list(row.choices[key].takes.values())
+                reached, waiting = set(), list(row.choices[key].takes.values())
                 while waiting:
                     other = waiting.pop()
-                    if other in seen or key not in rows[other].choices:
+                    if other == row.name or key not in rows[other].choices:
                         self.fail(
                             f"methods.{row.name}.takes",
                             f"waits for {other}, which waits for it or is not run on {key}",
                         )
-                    seen.add(other)
-                    waiting.extend(rows[other].choices[key].takes.values())
+                    if other not in reached:
+                        reached.add(other)
+                        waiting.extend(rows[other].choices[key].takes.values())
 
     def published(
         self,

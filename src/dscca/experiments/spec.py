@@ -122,29 +122,18 @@ def load_spec(
 ) -> Spec:
     """Read a spec of the package by its name, or any YAML file by its path, and check it.
 
+    A file may extend another spec, ``extends: total_correlation``, and then says what differs.
     `overlays` are YAML files and `overrides` values by dotted key (``data.mnist.folds``); they are
     put over the spec in this order. Deviations that an overlay lists are added to the spec's.
     """
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        origin, text = str(path), path.read_text(encoding="utf-8")
-    elif name in spec_names():
-        origin = f"{name}.yaml"
-        text = (files("dscca.experiments") / "specs" / origin).read_text(encoding="utf-8")
-    else:
-        raise SpecError(
-            f"no spec {name}: there are {', '.join(spec_names())}, or give the path of a .yaml file"
-        )
-    content = _mapping(origin, text)
+    origin, content = _read(name)
     for overlay in overlays:
         changes = _mapping(str(overlay), Path(overlay).read_text(encoding="utf-8"))
-        more = changes.pop("deviations", [])
-        content = merged(content, changes)
-        content["deviations"] = [*(content.get("deviations") or []), *more]
+        content = _over(content, changes)
         origin = f"{origin} with {overlay}"
     for key, value in (overrides or {}).items():
         content = merged(content, _nested(key.split("."), value))
-    return parse_spec(content, path.stem, origin)
+    return parse_spec(content, Path(name).stem, origin)
 
 
 def parse_spec(content: Mapping[str, Any], name: str, origin: str) -> Spec:
@@ -164,6 +153,33 @@ def is_deep(method: Method) -> bool:
 def parameter_names(method: Method) -> list[str]:
     """Return the parameters that a method's estimator has."""
     return list(method.estimator_class()().get_params(deep=False))
+
+
+def _read(name: str, extending: tuple[str, ...] = ()) -> tuple[str, dict[str, Any]]:
+    """Return the file of a spec, as errors name it, and its content over what it extends."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        origin, text = str(path), path.read_text(encoding="utf-8")
+    elif name in spec_names():
+        origin = f"{name}.yaml"
+        text = (files("dscca.experiments") / "specs" / origin).read_text(encoding="utf-8")
+    else:
+        raise SpecError(
+            f"no spec {name}: there are {', '.join(spec_names())}, or give the path of a .yaml file"
+        )
+    content = _mapping(origin, text)
+    base = content.pop("extends", None)
+    if base is None:
+        return origin, content
+    if base in (*extending, name):
+        raise SpecError(f"{origin}: extends goes in a circle, {' > '.join((*extending, name))}")
+    return origin, _over(_read(str(base), (*extending, name))[1], content)
+
+
+def _over(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a spec's content with changes put over it; deviations are added."""
+    listed = [value.get("deviations") or [] for value in (content, changes)]
+    return {**merged(content, changes), "deviations": [*listed[0], *listed[1]]}
 
 
 def _mapping(origin: str, text: str) -> dict[str, Any]:
