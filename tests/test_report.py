@@ -19,6 +19,8 @@ from dscca.report.charts import safe
 from dscca.report.page import embedded_json
 from dscca.report.pictures import sprite_sheet
 from dscca.report.records import compare
+from experiment_problems import figures as measured
+from experiment_problems import record_runs, small_spec
 from report_problems import HOSTILE, cloud, digits, experiment, fitted, folds_of, record
 
 go = pytest.importorskip("plotly.graph_objects")
@@ -324,6 +326,33 @@ def test_command_on_records(run_dscca, tmp_path):
     assert "ablations" in Page(tmp_path / "r.html").titles()
 
 
+def test_command_on_an_experiment(run_dscca, tmp_path):
+    spec = small_spec(tmp_path)
+    scores = {"CCA": 11, "NKCCA": 12, "DCCA": 15, "DS-DCCA": 16}
+
+    def result(row, job):
+        wobble = 0.1 * (job.fold or 0) ** 2 if row == "CCA" else 0.1 * (job.fold or 0)
+        reg = job.parameters.get("reg")
+        found = scores[row] + wobble - (reg == 0.01)  # which is worse on validation data
+        return measured(found), measured(found)
+
+    record_runs(spec, tmp_path / "runs", result)
+    code, _, _ = run_dscca(
+        *("report", tmp_path / "runs", "--spec", tmp_path / "small.yaml"),
+        *("-o", tmp_path / "r.html"),
+    )
+    assert code == 0
+    columns, *rows = Page(tmp_path / "r.html").tables[0]
+    assert [row[0] for row in rows] == list(scores)
+    assert columns[2] == "DS-DCCA ahead by"
+    cca = next(row for row in rows if row[0] == "CCA")
+    ours, theirs = 16 + 0.1 * np.arange(4), 11 + 0.1 * np.arange(4) ** 2
+    assert cca[1] == f"{theirs.mean():.2f} ± {theirs.std(ddof=1):.2f}"
+    assert cca[3].split()[0] == f"{stats.ttest_rel(ours, theirs).pvalue:.2g}"
+    dcca = next(row for row in rows if row[0] == "DCCA")
+    assert dcca[1].split()[0] == f"{15 + 0.15:.2f}"
+
+
 def test_command_on_a_model_and_arrays(run_dscca, tmp_path):
     x, y = cloud(80)
     LinearCCA(2).fit(x[:50], y[:50]).save(tmp_path / "model")
@@ -362,6 +391,9 @@ def test_command_on_models_and_records(run_dscca, tmp_path, models):
         (["model", "--x", "x.npy", "--y", "x.npy", "--x-image", "5"], "no shape of pictures"),
         (["model", "--x", "x.npy", "--y", "x.npy", "--x-image", "2x2"], "have 4 values"),
         (["damaged"], "no record of an experiment"),
+        (["model", "--spec", "seeds"], "for a folder of records alone"),
+        (["model", "--data", "embedded-digits", "-o", "empty"], "empty is a folder"),
+        (["model", "--data", "embedded-digits", "-o", "x.npy/r.html"], "is a file, not a folder"),
     ],
 )
 def test_command_refuses(run_dscca, tmp_path, monkeypatch, arguments, message):
@@ -372,7 +404,7 @@ def test_command_refuses(run_dscca, tmp_path, monkeypatch, arguments, message):
     (tmp_path / "empty").mkdir()
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "a.json").write_text('{"a": 1}')
-    code, _, error = run_dscca("report", *arguments, "-o", "r.html")
+    code, _, error = run_dscca("report", "-o", "r.html", *arguments)
     assert code == 2
     assert message in error
     assert not (tmp_path / "r.html").exists()

@@ -50,6 +50,10 @@ def report(
     ] = None,
     x_image: Annotated[str | None, typer.Option(metavar="HxW", help=f"View one: {_SHAPE}")] = None,
     y_image: Annotated[str | None, typer.Option(metavar="HxW", help=f"View two: {_SHAPE}")] = None,
+    spec: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="Show the records as this experiment's table."),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     points: Annotated[
         int, typer.Option(min=10, help="Samples to show at most; the page says if there are more.")
@@ -61,13 +65,17 @@ def report(
     records lie together, the models are shown on the test samples of the records' data set.
 
     Example: [bold]dscca report demo-models -o report.html[/bold],
+    [bold]dscca report results/runs --spec total_correlation[/bold],
     [bold]dscca report model/ --x images.npy --y text.npy --labels classes.npy[/bold]
     """
+    from dscca.experiments.spec import load_spec
     from dscca.persistence import check_target
     from dscca.report.inputs import find_models, find_records, read_samples, samples_of_records
     from dscca.report.writing import report_models, report_records
 
-    check_target(output)
+    check_target(output.with_suffix(".safetensors"))  # a file beside it
+    if output.is_dir():
+        raise IsADirectoryError(f"{output} is a folder: name a file in it")
     if not path.exists():
         raise FileNotFoundError(f"there is nothing at {path}")
     models, records = find_models(path), find_records(path)
@@ -76,6 +84,8 @@ def report(
         "command": f"dscca report {path} -o {output}",
     }
     given = (data, x, y, labels, captions, x_image, y_image)
+    if spec is not None and (models or not records):
+        raise ValueError(f"--spec is for a folder of records alone, which {path} is not")
     if models:
         samples = (
             samples_of_records(records, path)
@@ -86,7 +96,10 @@ def report(
     elif records:
         if any(value is not None for value in given):
             raise ValueError(f"{path} holds records and no model to show data with: leave them out")
-        report_records(records, output, **arguments)
+        experiment = None if spec is None else load_spec(spec)
+        if title is None and experiment is not None:
+            arguments["title"] = experiment.title
+        report_records(records, output, spec=experiment, **arguments)
     else:
         raise ValueError(f"{path} holds neither records of runs (JSON) nor models")
     Console().print(f"wrote {output}", highlight=False, markup=False, soft_wrap=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dscca.experiments.planning import Plan
 from dscca.experiments.records import Record
 from dscca.methods import find_method
 from dscca.stats import PairedTTest, paired_t_test
@@ -53,7 +54,8 @@ class Comparison:
     """The settings that were run on one data set.
 
     `settings` has the one of each method that did best on validation data (of those with the most
-    runs), `others` the rest, `failed` the runs without a result.
+    runs), `others` the rest, `failed` the runs without a result. `reference_row` is the title of
+    the setting that tests compare with; by default DS-DCCA, or the best on validation data.
     """
 
     dataset: str
@@ -61,16 +63,20 @@ class Comparison:
     settings: tuple[Setting, ...]
     others: tuple[Setting, ...] = ()
     failed: tuple[Record, ...] = ()
+    reference_row: str | None = None
 
     @property
     def reference(self) -> Setting | None:
-        """What the others are tested against: DS-DCCA, or the best on validation data."""
-        named = [setting for setting in self.settings if setting.method == _REFERENCE]
+        """What the others are tested against."""
+        rows = [setting for setting in self.settings if setting.title == self.reference_row]
+        named = rows or [setting for setting in self.settings if setting.method == _REFERENCE]
         return max(named or self.settings, key=_validation, default=None)
 
     @property
     def reference_title(self) -> str:
         """How tables call the reference."""
+        if self.reference_row is not None:
+            return self.reference_row
         return "" if self.reference is None else method_title(self.reference.method)
 
     def against_reference(self, setting: Setting, measure: str) -> PairedTTest | None:
@@ -106,6 +112,36 @@ def compare(records: Iterable[Record]) -> list[Comparison]:
         key = _canonical([record.job.dataset, record.job.options])
         datasets.setdefault(key, []).append(record)
     return [_comparison(runs) for _, runs in sorted(datasets.items())]
+
+
+def compare_planned(plan: Plan) -> list[Comparison]:
+    """Return the rows of an experiment's table, with the hyperparameters its first rule chose."""
+    spec = plan.spec
+    measure, rule = spec.measures[0], spec.rules[0]
+    found = []
+    for data in spec.data.values():
+        settings, failed = [], []
+        for name, row in spec.methods.items():
+            cell = plan.cells.get((data.key, name))
+            if cell is None:
+                continue
+            planned = [*cell.runs(measure, rule), cell.single(measure, rule)]
+            runs = {run.id: run for run in planned if run is not None}.values()
+            failed += [run for run in runs if not run.done]
+            done = tuple(run for run in runs if run.done)
+            if done:
+                settings.append(Setting(row.method.name, name, _chosen(done[0]), done))
+        if settings or failed:
+            found.append(
+                Comparison(
+                    data.dataset,
+                    data.title,
+                    tuple(settings),
+                    failed=tuple(failed),
+                    reference_row=spec.reference,
+                )
+            )
+    return found
 
 
 def measures(settings: Sequence[Setting]) -> list[str]:
@@ -185,8 +221,9 @@ def _validation(setting: Setting) -> float:
     return mean_and_spread(values)[0] if values else -np.inf
 
 
-def _run_key(run: Record) -> tuple[Any, Any]:
-    return run.job.fold, run.job.parameters.get("random_state")
+def _run_key(run: Record) -> tuple[int | None, Any]:
+    """Return what pairs runs of different methods; those without randomness have no seed."""
+    return run.job.fold, run.job.parameters.get("random_state", 0)
 
 
 def _canonical(value: Any) -> str:

@@ -6,13 +6,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from dscca.experiments.planning import plan
 from dscca.experiments.records import Record
+from dscca.experiments.spec import Spec
 from dscca.persistence import write_atomically
 from dscca.report import sections, summary
 from dscca.report.analysis import ModelView, view_model
 from dscca.report.blocks import Section
 from dscca.report.page import render
-from dscca.report.records import Comparison, compare, mean_and_spread, method_title
+from dscca.report.records import Comparison, compare, compare_planned, mean_and_spread, method_title
 from dscca.report.samples import Samples
 from dscca.report.series import group_of_models, groups_of_records
 
@@ -23,6 +25,7 @@ def report_records(
     records: Iterable[Record],
     output: str | PathLike[str],
     *,
+    spec: Spec | None = None,
     title: str = "Results",
     command: str = "",
 ) -> Path:
@@ -32,6 +35,8 @@ def report_records(
     ----------
     records : as in the JSON files that experiments and ``dscca demo`` leave
     output : the HTML file to write, replaced in one step
+    spec : the experiment whose table to show: its rows, with what it chose on validation data. By
+        default records are grouped by method and parameters.
     title : of the page
     command : what made it, for the page's last section
 
@@ -39,7 +44,15 @@ def report_records(
     -------
     Path of the page
     """
-    return _write(output, title, list(records), [], None, command)
+    records = list(records)
+    if spec is None:
+        return _write(output, title, records, compare(records), [], None, command)
+    comparisons = compare_planned(plan(spec, {record.id: record for record in records}))
+    if not comparisons:
+        raise ValueError(f"there are no records of the runs that {spec.name} needs.")
+    settings = [setting for comparison in comparisons for setting in comparison.settings]
+    used = {run.id: run for setting in settings for run in setting.runs}
+    return _write(output, title, list(used.values()), comparisons, [], None, command)
 
 
 def report_models(
@@ -74,25 +87,26 @@ def report_models(
     for name, model in models.items():
         print(f"Looking at {name}", file=sys.stderr, flush=True)
         views.append(view_model(name, method_title(name), model, shown, seed=seed))
-    return _write(output, title, list(records), views, shown, command)
+    records = list(records)
+    return _write(output, title, records, compare(records), views, shown, command)
 
 
 def _write(
     output: str | PathLike[str],
     title: str,
     records: list[Record],
+    comparisons: Sequence[Comparison],
     views: Sequence[ModelView],
     samples: Samples | None,
     command: str,
 ) -> Path:
-    if not records and not views:
+    if not comparisons and not views:
         raise ValueError("there are neither records nor models to report on.")
-    comparisons = compare(records)
     groups = groups_of_records(comparisons)
     if views and samples is not None and not groups:
         groups = [group_of_models(samples.title, views)]
     results = (
-        summary.results_of_records(comparisons) if records else summary.results_of_models(views)
+        summary.results_of_records(comparisons) if comparisons else summary.results_of_models(views)
     )
     found: list[Section | None] = [
         results,
