@@ -34,7 +34,7 @@ CONTRASTS = """() => {
   for (const e of document.querySelectorAll("body *")) {
     const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
     if (!own || ["SCRIPT", "NOSCRIPT", "STYLE"].includes(e.tagName)) continue;
-    if (e.closest(".bars, .barlayer, .modebar-container") || !e.getClientRects().length) continue;
+    if (e.closest(".modebar-container") || !e.getClientRects().length) continue;
     const style = getComputedStyle(e);
     const ink = e.namespaceURI.endsWith("svg") ? style.fill : style.color;
     const [a, b] = [light(ink), light(ground(e))].sort((p, q) => q - p);
@@ -219,11 +219,16 @@ def test_the_theme_can_be_changed(opened, model_page):
 
 def test_print_is_light_and_whole(opened, record_page, tmp_path):
     page = opened(record_page, scheme="dark")
-    page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert min(ratio for ratio, _ in page.evaluate(CONTRASTS)) >= 4.5
     assert page.locator("details:not([open])").count() == 0
+    widths = page.locator(".plot .main-svg").evaluate_all("all => all.map(e => e.clientWidth)")
+    assert 200 < min(widths) <= max(widths) < 650  # of the 680 that paper leaves
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen", color_scheme="dark")
+    assert min(ratio for ratio, _ in page.evaluate(CONTRASTS)) >= 4.5
     assert page.pdf()[:5] == b"%PDF-"
 
 

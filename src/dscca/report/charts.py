@@ -255,21 +255,19 @@ def bars(
         "x": means,
         "y": [str(i) for i in range(len(names))],
         "marker": {"color": [PALETTE[i % len(PALETTE)] for i in range(len(names))]},
-        "text": [f"{mean:.4g}" for mean in means],
-        "textposition": "auto",
         "hovertemplate": "%{x:.4g}<extra></extra>",
     }
     if any(spreads):
         trace["error_x"] = {"type": "data", "array": spreads, "thickness": 1.5, "width": 4}
     layout = _layout(what, "")
-    layout |= {"showlegend": False, "height": 90 + 44 * len(names)}
+    layout |= {"showlegend": False, "height": 80 + 40 * len(names), "bargap": 0.35}
     layout["margin"] = {"l": 10, "r": 16, "t": 8, "b": 44}
     layout["yaxis"] |= {
         "type": "category",
         "autorange": "reversed",
         "automargin": True,
         "tickvals": [str(i) for i in range(len(names))],
-        "ticktext": [safe(name) for name in names],
+        "ticktext": [f"{safe(name)}  {mean:.4g}" for name, mean in zip(names, means, strict=True)],
         "showgrid": False,
     }
     if not from_zero:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dscca.experiments.planning import Plan
 from dscca.experiments.records import Record
-from dscca.methods import find_method
+from dscca.methods import METHODS, find_method
 from dscca.stats import PairedTTest, paired_t_test
 
 _REFERENCE = "ds-dcca"
@@ -174,7 +174,7 @@ def _comparison(records: list[Record]) -> Comparison:
         chosen = _chosen(record)
         groups.setdefault(record.job.method, {}).setdefault(_canonical(chosen), []).append(record)
     best, others = [], []
-    for method, variants in groups.items():
+    for method, variants in sorted(groups.items(), key=lambda group: method_place(group[0])):
         parameters = [_chosen(runs[0]) for runs in variants.values()]
         settings = [
             Setting(method, _title(method, own, parameters), own, tuple(runs))
@@ -196,6 +196,12 @@ def _comparison(records: list[Record]) -> Comparison:
 
 def _chosen(record: Record) -> dict[str, Any]:
     return {k: v for k, v in record.job.parameters.items() if k != "random_state"}
+
+
+def method_place(method: str) -> tuple[int, str]:
+    """Return what puts methods in the order of ``dscca models``, and others after them."""
+    names = [known.name for known in METHODS]
+    return names.index(method) if method in names else len(names), method
 
 
 def _title(method: str, own: dict[str, Any], all_parameters: list[dict[str, Any]]) -> str:

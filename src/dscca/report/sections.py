@@ -108,13 +108,18 @@ def costs(groups: Sequence[Group]) -> Section | None:
             figure = charts.bars(seconds, "seconds to fit")
             pair.append(Chart({"": figure}, f"Seconds to fit, {group.title}", heading))
         if memory:
-            figure = charts.bars(memory, "peak memory of the process, MB")
+            figure = charts.bars(memory, "peak memory, MB")
             pair.append(Chart({"": figure}, f"Peak memory, {group.title}", heading))
         if pair:
             blocks.append(Row(pair))
     if not blocks:
         return None
-    return Section("costs", "Time and memory", "Means over the runs.", blocks)
+    return Section(
+        "costs",
+        "Time and memory",
+        "Means over the runs; memory is the peak of the process, or of the GPU.",
+        blocks,
+    )
 
 
 def variates(views: Sequence[ModelView], samples: Samples) -> Section | None:

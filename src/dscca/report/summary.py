@@ -48,7 +48,7 @@ def results_of_records(comparisons: Sequence[Comparison]) -> Section:
                 ]
                 for run in comparison.failed
             ]
-            caption = f"{len(rows)} failed runs, left out everywhere else."
+            caption = f"Failed runs, left out everywhere else: {len(rows)}."
             blocks.append(Table(("method", "run", "error"), rows, caption))
     return Section("results", "Results", "", blocks)
 

@@ -14,7 +14,14 @@ from dscca.report import sections, summary
 from dscca.report.analysis import ModelView, view_model
 from dscca.report.blocks import Section
 from dscca.report.page import render
-from dscca.report.records import Comparison, compare, compare_planned, mean_and_spread, method_title
+from dscca.report.records import (
+    Comparison,
+    compare,
+    compare_planned,
+    mean_and_spread,
+    method_place,
+    method_title,
+)
 from dscca.report.samples import Samples
 from dscca.report.series import group_of_models, groups_of_records
 
@@ -140,9 +147,9 @@ def _ablations(comparisons: Sequence[Comparison]) -> dict[str, dict[str, Any]]:
 def _subtitle(records: Sequence[Record], samples: Samples | None) -> str:
     parts = []
     if records:
-        methods = list(dict.fromkeys(method_title(run.job.method) for run in records))
+        methods = sorted({run.job.method for run in records}, key=method_place)
         runs = "1 run" if len(records) == 1 else f"{len(records)} runs"
-        parts.append(f"{runs} of {', '.join(methods)}.")
+        parts.append(f"{runs} of {', '.join(map(method_title, methods))}.")
     if samples is not None:
         parts.append(f"{samples.title}.")
         if samples.total > len(samples):

@@ -5,6 +5,7 @@
   const toggle = document.getElementById("theme");
   const tip = document.getElementById("tip");
   const plots = [...document.querySelectorAll(".plot")];
+  const PAPER = 620;
   const config = {
     responsive: true, displaylogo: false, scrollZoom: false, showSendToCloud: false,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
@@ -43,9 +44,9 @@
     return copy;
   }
 
-  function draw(plot) {
+  function draw(plot, width) {
     const { data, layout } = charts[plot.dataset.chart][plot.dataset.option || 0];
-    return Plotly.react(plot, data, themed(layout), config);
+    return Plotly.react(plot, data, { ...themed(layout), width }, config);
   }
 
   function setTheme() {
@@ -60,11 +61,20 @@
     setTheme();
   });
   prefersDark.addEventListener("change", setTheme);
+
+  // The print style sheet is not in force yet when charts are drawn for it: they are told both the
+  // theme and the width of paper.
+  let classBefore = "";
   addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details")) details.open = true;
-    for (const plot of plots) if (plot.data) draw(plot);
+    classBefore = root.className;
+    root.className = "light";
+    for (const plot of plots) draw(plot, plot.closest(".row") ? PAPER / 2 - 30 : PAPER);
   });
-  addEventListener("afterprint", setTheme);
+  addEventListener("afterprint", () => {
+    root.className = classBefore;
+    setTheme();
+  });
 
   const sheets = {};
   const loading = Object.entries(samples ? samples.sheets : {}).map(([view, sheet]) => {
