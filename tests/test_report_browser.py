@@ -99,8 +99,8 @@ def hover_first_point(page, plot):
     page.wait_for_timeout(300)
     x, y = plot.evaluate("""e => {
       const { xaxis, yaxis } = e._fullLayout, box = e.getBoundingClientRect();
-      const t = e.calcdata[0][0];
-      return [box.x + xaxis._offset + xaxis.c2p(t.x), box.y + yaxis._offset + yaxis.c2p(t.y)];
+      const { x, y } = e._fullData[0];
+      return [box.x + xaxis._offset + xaxis.c2p(x[0]), box.y + yaxis._offset + yaxis.c2p(y[0])];
     }""")
     page.mouse.move(x, y)
     page.wait_for_selector("#tip:not([hidden])", timeout=5000)
@@ -217,7 +217,7 @@ def test_the_theme_can_be_changed(opened, model_page):
     assert page.evaluate(f"[{ground}, {ink}]") == before
 
 
-def test_print_is_light_and_whole(opened, record_page, tmp_path):
+def test_print_is_light_and_whole(opened, record_page):
     page = opened(record_page, scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print", color_scheme="dark")
@@ -226,10 +226,12 @@ def test_print_is_light_and_whole(opened, record_page, tmp_path):
     assert page.locator("details:not([open])").count() == 0
     widths = page.locator(".plot .main-svg").evaluate_all("all => all.map(e => e.clientWidth)")
     assert 200 < min(widths) <= max(widths) < 650  # of the 680 that paper leaves
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
     page.emulate_media(media="screen", color_scheme="dark")
-    assert min(ratio for ratio, _ in page.evaluate(CONTRASTS)) >= 4.5
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.pdf()[:5] == b"%PDF-"
+    page.wait_for_timeout(100)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
+    assert min(ratio for ratio, _ in page.evaluate(CONTRASTS)) >= 4.5
 
 
 def test_hostile_text_is_only_text(opened, models, tmp_path):
@@ -278,3 +280,5 @@ def test_thousands_of_points_are_drawn(opened, tmp_path):
     page.wait_for_timeout(200)
     image = Image.open(io.BytesIO(plot.screenshot())).convert("RGB")
     assert len(image.getcolors(10**6)) > 50  # coloured points, not an empty frame
+    hover_first_point(page, plot)
+    assert "class" in page.text_content("#tip")

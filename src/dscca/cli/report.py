@@ -1,5 +1,7 @@
 """The command that writes a report."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,7 +83,7 @@ def report(
     models, records = find_models(path), find_records(path)
     arguments: dict[str, Any] = {
         "title": title or (path.stem if models or records else ""),
-        "command": f"dscca report {path} -o {output}",
+        "command": shlex.join(["dscca", *sys.argv[1:]]),
     }
     given = (data, x, y, labels, captions, x_image, y_image)
     if spec is not None and (models or not records):

@@ -63,7 +63,7 @@ def scales(
 
 
 def _points(ax: "Axes", u: NDArray[Any], v: NDArray[Any], labels: ArrayLike | None) -> None:
-    size = float(np.clip(4000 / len(u), 1, 18))
+    size = float(np.clip(4000 / len(u), 2.5, 18))
     style = {"s": size, "linewidths": 0, "alpha": 0.8}
     if labels is None:
         ax.scatter(u, v, **style)  # type: ignore[arg-type]

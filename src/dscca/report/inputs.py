@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dscca.arrays import read_array, read_ids, read_lines, read_views
-from dscca.datasets import load
+from dscca.datasets import find_dataset, load
 from dscca.experiments.records import Record, read_records
 from dscca.methods import METHODS, find_method
 from dscca.persistence import FILE_NAME, model_path
 from dscca.persistence import load as load_model
 from dscca.report.samples import ImageShape, Samples
+
+_CAPTIONED = ("flickr8k", "flickr30k", "iapr")
+"""Data sets whose loaders bring captions when asked."""
 
 
 def find_models(path: Path) -> dict[str, Any]:
@@ -48,7 +51,7 @@ def samples_of_records(records: Sequence[Record], path: Path) -> Samples:
             f"--data NAME."
         )
     job = next(iter(found.values())).job
-    return Samples.of(load(job.dataset, "test", **job.options))
+    return _test_samples(job.dataset, job.options)
 
 
 def read_samples(
@@ -63,7 +66,7 @@ def read_samples(
     if data is not None:
         if any(value is not None for value in (x, y, labels, captions, *images)):
             raise ValueError("give --data, or --x and --y with what belongs to them, not both")
-        return Samples.of(load(data, "test"))
+        return _test_samples(data, {})
     if x is None or y is None:
         raise ValueError("give --x and --y, or --data NAME")
     views = read_views(x, y)
@@ -76,6 +79,11 @@ def read_samples(
         captions=None if captions is None else read_lines(captions),
         images=images,
     )
+
+
+def _test_samples(name: str, options: dict[str, Any]) -> Samples:
+    captions = {"captions": True} if find_dataset(name).name in _CAPTIONED else {}
+    return Samples.of(load(name, "test", **{**captions, **options}))
 
 
 def _column(source: str) -> NDArray[Any]:

@@ -62,7 +62,7 @@ class Samples:
         from dscca.datasets import find_dataset
 
         shape = _IMAGES.get(data.name)
-        captions = None if data.captions is None else [" / ".join(c) for c in data.captions]
+        captions = None if data.captions is None else [c[0] for c in data.captions]
         fold = "" if data.fold is None else f", fold {data.fold}"
         part = {"train": "training", "val": "validation"}.get(data.split, data.split)
         return cls(
