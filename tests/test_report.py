@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -101,6 +102,12 @@ def test_paired_tests_stand_beside_the_figures(record_page):
     assert "n=4" in row[3]
     reference = next(row for row in rows if row[0].startswith("DS-DCCA"))
     assert reference[2:4] == ["—", "—"]
+
+
+def test_the_summary_names_the_best(record_page):
+    summary = "Highest total correlation (TC) of at most 3, held out: DS-DCCA"
+    (text,) = [text for text in record_page.text if text.startswith(summary)]
+    assert text.endswith(" 2.49, followed by DCCA 2.11, CCA 1.11.")
 
 
 def test_without_repeated_runs_there_is_no_test(tmp_path):
@@ -315,6 +322,14 @@ def test_neighbors_leave_the_sample_itself_out():
 def test_what_cannot_be_shown_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_missing_libraries_are_named_before_any_work(run_dscca, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    code, out, error = run_dscca("demo", "-o", tmp_path / "demo")
+    assert code == 2
+    assert 'this needs plotly, an extra: pip install "dscca[report]"' in error
+    assert "Fitting" not in out
 
 
 def test_command_on_records(run_dscca, tmp_path):

@@ -17,6 +17,7 @@ from dscca.experiments.records import Record, write_record
 from dscca.experiments.running import measure_fit
 from dscca.methods import METHODS, Method, find_method
 from dscca.report import Samples, report_models
+from dscca.report.page import require_libraries
 
 N_COMPONENTS = 20
 DEFAULT = ("cca", "nkcca", "dcca", "ds-dcca")
@@ -41,6 +42,7 @@ def run(output: Path, names: Sequence[str] = DEFAULT, *, show: bool = False) -> 
     `show` the report is opened in the browser.
     """
     methods = list(METHODS) if "all" in names else [find_method(name) for name in names]
+    require_libraries()
     console = Console()
     data = embedded_digits()
     console.print(

@@ -2,7 +2,7 @@
 
 import json
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import dscca
@@ -31,12 +31,19 @@ def results_of_records(comparisons: Sequence[Comparison]) -> Section:
     """Return the tables of test figures with paired tests, one per data set."""
     blocks: list[Block | Row | Folded] = []
     for comparison in comparisons:
-        heading = comparison.title if len(comparisons) > 1 else ""
+        heading = f"{comparison.title}. " if len(comparisons) > 1 else ""
         if comparison.settings:
-            blocks.append(_table(comparison, comparison.settings, heading))
+            scores = {
+                setting.title: mean_and_spread(values)[0]
+                for setting in comparison.settings
+                if (values := setting.values("tc"))
+            }
+            bound = comparison.settings[0].parameters.get("n_components")
+            blocks.append(Note(f"{heading}{_best(scores, bound)}"))
+            blocks.append(_table(comparison, comparison.settings))
             blocks.append(Note(_how_tested(comparison)))
         if comparison.others:
-            table = _table(comparison, (*comparison.settings, *comparison.others), "")
+            table = _table(comparison, (*comparison.settings, *comparison.others))
             number = len(comparison.settings) + len(comparison.others)
             blocks.append(Folded(f"All {number} settings", [table]))
         if comparison.failed:
@@ -67,7 +74,9 @@ def results_of_models(views: Sequence[ModelView]) -> Section:
     recalls = [f"{_short(d)} R@{k}" for k in (1, 10) for d in DIRECTIONS]
     columns = ("method", "TC", "pairs", *recalls)
     note = Note("One fitted model each: there are no repeated runs to test differences with.")
-    return Section("results", "Results", "", [Table(columns, rows), note])
+    scores = {view.title: float(view.correlations.sum()) for view in views}
+    best = Note(_best(scores, len(views[0].correlations)))
+    return Section("results", "Results", "", [best, Table(columns, rows), note])
 
 
 def how_made(
@@ -101,7 +110,7 @@ def how_made(
     return Section("made", "How it was made", "", [table, folded])
 
 
-def _table(comparison: Comparison, settings: Sequence[Setting], caption: str) -> Table:
+def _table(comparison: Comparison, settings: Sequence[Setting]) -> Table:
     shown = [m for m in _TESTED if m in measures(settings)] or measures(settings)[:1]
     single = [m for m in measures(settings) if "R@" in m]
     columns = ["method"]
@@ -127,7 +136,7 @@ def _table(comparison: Comparison, settings: Sequence[Setting], caption: str) ->
             row.append(number_cell(mean_and_spread(figures)[0] if figures else None, form))
         rows.append(row)
     strong = next((i for i, s in enumerate(settings) if s is comparison.reference), None)
-    return _without_empty_columns(Table(columns, rows, caption, strong))
+    return _without_empty_columns(Table(columns, rows, strong=strong))
 
 
 def _tested(comparison: Comparison, setting: Setting, measure: str) -> list[Cell]:
@@ -168,6 +177,17 @@ def _how_tested(comparison: Comparison) -> str:
         f"Mean ± standard deviation over {over}. Differences to {reference.title} are tested by "
         f"two-sided paired t-tests over the {over} that both methods have.{overlap}"
     )
+
+
+def _best(scores: Mapping[str, float], bound: int | None) -> str:
+    """Return the summary: which methods have the highest total correlations."""
+    ordered = sorted(scores.items(), key=lambda item: item[1], reverse=True)
+    if not ordered:
+        return "No run has a total correlation."
+    first, *rest = (f"{title} {score:.2f}" for title, score in ordered)
+    of = f" of at most {bound}" if bound else ""
+    behind = f", followed by {', '.join(rest[:3])}" if rest else ""
+    return f"Highest total correlation (TC){of}, held out: {first}{behind}."
 
 
 def _short(measure: str) -> str:

@@ -13,7 +13,7 @@ from dscca.persistence import write_atomically
 from dscca.report import sections, summary
 from dscca.report.analysis import ModelView, view_model
 from dscca.report.blocks import Section
-from dscca.report.page import render
+from dscca.report.page import render, require_libraries
 from dscca.report.records import (
     Comparison,
     compare,
@@ -89,6 +89,7 @@ def report_models(
     """
     if not models:
         raise ValueError("there are no models to report on.")
+    require_libraries()
     shown = samples.at_most(max_points, seed)
     views = []
     for name, model in models.items():

@@ -17,6 +17,12 @@ from dscca.report.pictures import sprite_sheet
 from dscca.report.samples import Samples
 
 
+def require_libraries() -> None:
+    """Refuse, before any work, to make a page without the libraries it needs."""
+    for module, package in (("jinja2", None), ("plotly.offline", "plotly"), ("PIL", "Pillow")):
+        require(module, "report", package)
+
+
 def render(title: str, subtitle: str, sections: Sequence[Section], samples: Samples | None) -> str:
     """Return the page as HTML."""
     jinja2 = require("jinja2", "report")
