@@ -82,7 +82,7 @@ def opened(browser):
         page.on("dialog", lambda dialog: noise.append("a dialog"))
         page.on("request", lambda request: noise.append(request.url))
         page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready]", timeout=60_000)
+        page.wait_for_selector("html[data-ready=all]", timeout=60_000)
         noise.remove(path.as_uri())
         return page
 

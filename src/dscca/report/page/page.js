@@ -147,6 +147,7 @@
   async function start() {
     setTheme();
     for (const plot of plots) {
+      if (plot.getBoundingClientRect().top > innerHeight) root.dataset.ready ??= "visible";
       await draw(plot);
       if (plot.dataset.samples) {
         plot.on("plotly_hover", showTip);
@@ -159,7 +160,7 @@
     for (const canvas of document.querySelectorAll("canvas.thumb")) {
       paint(canvas, canvas.dataset.view, Number(canvas.dataset.row));
     }
-    root.dataset.ready = "true";
+    root.dataset.ready = "all";
   }
   addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
   start();
