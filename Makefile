@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e ".[test,lint,types,parquet,features,faiss,milvus,ray]"
+		-e ".[test,lint,types,parquet,features,faiss,milvus,ray,tune]"
 	touch $@
 
 $(VENV)/.bench: $(STAMP)

@@ -15,8 +15,8 @@ from typing import Any
 from benchmarks import flickr8k
 from dscca.experiments.planning import plan
 from dscca.experiments.records import Record, read_records
-from dscca.experiments.rendering import markdown
-from dscca.experiments.spec import load_spec
+from dscca.experiments.rendering import deviations, markdown, markdown_text
+from dscca.experiments.spec import Spec, load_spec
 from dscca.experiments.tables import make_tables
 
 ROOT = Path(__file__).parents[1]
@@ -116,14 +116,29 @@ def paper_table(name: str) -> str:
 
 
 def spec_table(name: str) -> str:
-    """Return a table of the experiments: SPEC/DATA, or SPEC/DATA/RULE for one rule of several."""
-    spec_name, _, rest = name.partition("/")
-    data, _, rule = rest.partition("/")
-    state = plan(load_spec(spec_name), _runs(), data=[data])
-    tables = [table for table in make_tables(state, [data]) if rule in ("", table.rule)]
+    """Return a table of the experiments: SPEC/DATA, or SPEC/DATA/RULE for one rule of several.
+
+    With +NAME after it, ``results/NAME.yaml`` is put over the spec, as ``--with`` does.
+    """
+    where, spec = _spec(name)
+    _, data, *rule = where.split("/")
+    state = plan(spec, _runs(), data=[data])
+    tables = [table for table in make_tables(state, [data]) if table.rule in (rule or spec.rules)]
     if not tables:
-        raise ValueError(f"{name}: {spec_name} has the rules {', '.join(state.spec.rules)}")
+        raise ValueError(f"{name}: {spec.name} has the rules {', '.join(spec.rules)}")
     return "\n".join(map(markdown, tables))
+
+
+def deviations_list(name: str) -> str:
+    """Return where a spec, with +NAME its overlay too, differs from the paper, and why."""
+    return "\n".join(map(markdown_text, deviations(_spec(name)[1]))) + "\n"
+
+
+def _spec(name: str) -> tuple[str, Spec]:
+    """Return what stands before the overlays, and the spec with them."""
+    where, *overlays = name.split("+")
+    files = [ROOT / "results" / f"{overlay}.yaml" for overlay in overlays]
+    return where, load_spec(where.split("/")[0], files)
 
 
 def search_table(name: str) -> str:
@@ -153,6 +168,7 @@ def rewritten(text: str) -> str:
             "search": search_table,
             "paper": paper_table,
             "spec": spec_table,
+            "deviations": deviations_list,
         }[kind]
         return f"{match[1]}\n{make(name)}\n{match[4]}"
 

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 import typer
 import yaml
 
-from dscca.cli import data, evaluate, experiments, features, index, models, tables
+from dscca.cli import data, evaluate, experiments, features, index, models, tables, tune
 
 app = typer.Typer(
     name="dscca",
@@ -23,6 +23,7 @@ app.add_typer(data.app, name="data", no_args_is_help=True)
 app.add_typer(features.app)
 app.add_typer(experiments.app)
 app.add_typer(tables.app)
+app.add_typer(tune.app)
 
 _ERRORS = (ValueError, TypeError, OSError, ArithmeticError, ImportError, yaml.YAMLError)
 

@@ -66,6 +66,12 @@ def measure_fit(model: Any, data: TwoViewSplits) -> dict[str, Any]:
     }
 
 
+def held_out_figures(model: Any, part: TwoViewData) -> dict[str, float]:
+    """Return what a record holds of one part of the data."""
+    variates = model.transform(part.x, part.y)
+    return _figures(canonical_correlations(*variates), _recall_curve(*variates))
+
+
 def _measure(job: Job, device: str, checkpoints: Path | None) -> dict[str, Any]:
     data = splits_of(job)
     estimator = find_method(job.method).estimator_class()
