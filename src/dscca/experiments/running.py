@@ -68,8 +68,8 @@ def measure_fit(model: Any, data: TwoViewSplits) -> dict[str, Any]:
 
 def held_out_figures(model: Any, part: TwoViewData) -> dict[str, float]:
     """Return what a record holds of one part of the data."""
-    variates = model.transform(part.x, part.y)
-    return _figures(canonical_correlations(*variates), _recall_curve(*variates))
+    projections = model.embed(part.x, part.y)
+    return _figures(canonical_correlations(*projections), _recall_curve(*projections))
 
 
 def _measure(job: Job, device: str, checkpoints: Path | None) -> dict[str, Any]:
