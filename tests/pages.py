@@ -1,0 +1,47 @@
+"""The README and the documentation's pages: their blocks of code, and what these need to run."""
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"))
+)
+
+_BLOCK = re.compile(
+    r"^(?:<!-- run(?:: (?P<more>.*?))? -->\n+)?(?P<fence>```)(?P<language>\w*)[^\n]*\n"
+    r"(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    language: str
+    body: str
+    more: str | None
+    """What to add to its commands when they are run, or None if they are not to be run."""
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """Arguments of every ``dscca`` command in the block; comments are dropped."""
+        lines = self.body.replace("\\\n", " ").splitlines()
+        words = [shlex.split(line, comments=True) for line in lines]
+        return [line[1:] for line in words if line[:1] == ["dscca"]]
+
+
+def blocks(page):
+    """All fenced blocks of a page, in order."""
+    return [
+        Block(match["language"], match["body"], _more(match))
+        for match in _BLOCK.finditer((ROOT / page).read_text())
+    ]
+
+
+def _more(match):
+    return (match["more"] or "") if match[0].startswith("<!-- run") else None
