@@ -50,9 +50,19 @@ def test_blocks_run(page, tmp_path, monkeypatch, run_dscca):
         elif block.more is not None:
             assert block.commands
             for command in block.commands:
+                if command[0] in COMING:
+                    continue
                 code, out, error = run_dscca(*command, *block.more.split())
                 assert code == 0, f"{' '.join(command)}: {error}"
                 assert out
+
+
+COMING = {"table", "tune"}
+"""Commands that pages describe and the package does not have yet."""
+
+
+def test_coming_commands_are_not_there():
+    assert not COMING & set(typer.main.get_command(app).commands)
 
 
 COMMANDS = [
@@ -60,6 +70,7 @@ COMMANDS = [
     for page in PAGES
     for block in blocks(page)
     for arguments in block.commands
+    if arguments[0] not in COMING
 ]
 
 
