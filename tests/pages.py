@@ -31,8 +31,8 @@ class Block:
     def commands(self) -> list[list[str]]:
         """Arguments of every ``dscca`` command in the block; comments are dropped."""
         lines = self.body.replace("\\\n", " ").splitlines()
-        words = [shlex.split(line, comments=True) for line in lines]
-        return [line[1:] for line in words if line[:1] == ["dscca"]]
+        called = [line for line in lines if line.startswith("dscca ")]
+        return [shlex.split(line, comments=True)[1:] for line in called]
 
 
 def blocks(page):
