@@ -1,7 +1,7 @@
 """Read the package's docstrings as Markdown: roles, formulas and one-line descriptions."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import griffe
@@ -11,8 +11,9 @@ _INLINE = re.compile(r":math:`([^`]+)`")
 _DISPLAYED = re.compile(
     r"^(?P<indent> *)\.\. math::(?P<first>.*)\n(?P<rest>(?:\n|(?P=indent) +.*\n?)*)", re.MULTILINE
 )
-_SECTION = re.compile(r"^(Parameters|Attributes|Returns)\n-+\n", re.MULTILINE)
-_ITEM = re.compile(r"^(?P<names>[\w*][\w*, ]*?) : (?P<text>.+)$")
+_SECTION = re.compile(r"^([A-Z][a-z]+)\n-+\n", re.MULTILINE)
+_DESCRIBING = ("Parameters", "Attributes", "Returns")
+_ITEM = re.compile(r"^(?P<names>[\w*]+(?:, [\w*]+)*)(?: : (?P<text>.+))?$")
 
 _TYPE_WIDTH = 70
 """What stands behind a name's colon and fills a longer line is a description, not a type."""
@@ -50,29 +51,49 @@ def to_markdown(text: str, resolve: Callable[[str], str]) -> str:
 def _displayed(match: re.Match[str]) -> str:
     lines = [match["first"], *match["rest"].splitlines()]
     latex = "\n".join(line.strip() for line in lines if line.strip())
-    if "&" in latex or r"\\" in latex:
+    if "&" in latex:
         latex = rf"\begin{{aligned}}{latex}\end{{aligned}}"
+    elif r"\\" in latex:
+        latex = rf"\begin{{gathered}}{latex}\end{{gathered}}"
     indent = match["indent"]
     formula = f"$$\n{latex}\n$$".replace("\n", f"\n{indent}")
     return f"\n{indent}{formula}\n\n"
 
 
 def _described(text: str) -> str:
-    """Put a description that stands beside its name on lines of its own.
+    """Put a description that stands beside its name on lines of its own, and names apart.
 
     The package writes ``reg : r1 and r2, positive`` where numpy's convention has room for a type
-    only. A type is short and has its description below it.
+    only. A type is short and has its description below it. Of several parameters the first has
+    the description and the others refer to it, since each has a type and a default of its own.
     """
     parts = _SECTION.split(text)
     described = [parts[0]]
     for title, body in zip(parts[1::2], parts[2::2], strict=True):
-        lines = body.splitlines()
+        lines = body.rstrip().splitlines()
         described.append(f"{title}\n{'-' * len(title)}")
-        for line, following in zip(lines, [*lines[1:], ""], strict=True):
-            item = _ITEM.match(line)
-            typed = following.startswith(" ") and len(line) <= _TYPE_WIDTH
-            if item and not (typed and title != "Attributes"):
-                described.append(f"{item['names']}\n    {item['text']}")
-            else:
-                described.append(line)
+        described += [*(_items(lines, title) if title in _DESCRIBING else lines), ""]
     return "\n".join(described)
+
+
+def _items(lines: list[str], title: str) -> Iterator[str]:
+    """Yield the lines of a section with its items rewritten."""
+    others: list[str] = []
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        item = _ITEM.match(line)
+        if item is None:
+            yield line
+            continue
+        yield from others
+        names, others = item["names"], []
+        if title == "Parameters":
+            names, *rest = names.split(", ")
+            others = [f"{name}\n    See `{names}`." for name in rest]
+        typed = following.startswith(" ") and len(line) <= _TYPE_WIDTH
+        if item["text"] is None:
+            yield names
+        elif typed and title != "Attributes":
+            yield f"{names} : {item['text']}"
+        else:
+            yield f"{names}\n    {item['text']}"
+    yield from others
