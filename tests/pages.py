@@ -12,7 +12,7 @@ PAGES = sorted(
 )
 
 _BLOCK = re.compile(
-    r"^(?:<!-- run(?:: (?P<more>.*?))? -->\n+)?(?P<fence>```)(?P<language>\w*)[^\n]*\n"
+    r"^(?P<run><!-- run -->\n+)?```(?P<language>\w*)[^\n]*\n"
     r"(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -24,8 +24,8 @@ class Block:
 
     language: str
     body: str
-    more: str | None
-    """What to add to its commands when they are run, or None if they are not to be run."""
+    marked: bool
+    """Whether its commands are to be run."""
 
     @property
     def commands(self) -> list[list[str]]:
@@ -38,10 +38,6 @@ class Block:
 def blocks(page):
     """All fenced blocks of a page, in order."""
     return [
-        Block(match["language"], match["body"], _more(match))
+        Block(match["language"], match["body"], bool(match["run"]))
         for match in _BLOCK.finditer((ROOT / page).read_text())
     ]
-
-
-def _more(match):
-    return (match["more"] or "") if match[0].startswith("<!-- run") else None
