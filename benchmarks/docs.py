@@ -20,7 +20,7 @@ from dscca.experiments.spec import Spec, load_spec
 from dscca.experiments.tables import make_tables
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/design.md", "docs/performance.md")
+PAGES = ("README.md", "docs/design.md", "docs/performance.md", "docs/reproduction.md")
 _BLOCK = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -129,9 +129,19 @@ def spec_table(name: str) -> str:
     return "\n".join(map(markdown, tables))
 
 
-def deviations_list(name: str) -> str:
-    """Return where a spec, with +NAME its overlay too, differs from the paper, and why."""
-    return "\n".join(map(markdown_text, deviations(_spec(name)[1]))) + "\n"
+def deviations_list(names: str) -> str:
+    """Return where specs (separated by commas) differ from the paper, and why.
+
+    Each may have +NAME, its overlay. What holds for several is listed once, with their names.
+    """
+    found: dict[str, list[str]] = {}
+    specs = [_spec(name) for name in names.split(",")]
+    for where, spec in specs:
+        for line in deviations(spec):
+            found.setdefault(markdown_text(line), []).append(f"`{where}`")
+    if len(specs) == 1:
+        return "\n".join(found) + "\n"
+    return "".join(f"{line} ({', '.join(where)})\n" for line, where in found.items())
 
 
 def _spec(name: str) -> tuple[str, Spec]:

@@ -44,3 +44,12 @@ def test_tables_of_experiments():
     assert "\n- XRMB's acoustic view has 273 features" in docs.rewritten(page)
     with pytest.raises(ValueError, match="has the rules each, recall_sum"):
         docs.spec_table("retrieval/flickr8k/tc")
+
+
+def test_deviations_say_why_and_where():
+    text = docs.deviations_list("total_correlation,ablation")
+    line = next(line for line in text.splitlines() if "TF32 on GPUs" in line)
+    assert "the paper's GPU computed all in float32" in line
+    assert "`total_correlation`" in line
+    assert "`ablation`" in line
+    assert len(set(text.splitlines())) == len(text.splitlines())
