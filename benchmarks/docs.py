@@ -15,12 +15,12 @@ from typing import Any
 from benchmarks import flickr8k
 from dscca.experiments.planning import plan
 from dscca.experiments.records import Record, read_records
-from dscca.experiments.rendering import markdown
-from dscca.experiments.spec import load_spec
+from dscca.experiments.rendering import deviations, markdown, markdown_text
+from dscca.experiments.spec import Spec, load_spec
 from dscca.experiments.tables import make_tables
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/design.md", "docs/performance.md")
+PAGES = ("README.md", "docs/design.md", "docs/performance.md", "docs/reproduction.md")
 _BLOCK = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -116,14 +116,39 @@ def paper_table(name: str) -> str:
 
 
 def spec_table(name: str) -> str:
-    """Return a table of the experiments: SPEC/DATA, or SPEC/DATA/RULE for one rule of several."""
-    spec_name, _, rest = name.partition("/")
-    data, _, rule = rest.partition("/")
-    state = plan(load_spec(spec_name), _runs(), data=[data])
-    tables = [table for table in make_tables(state, [data]) if rule in ("", table.rule)]
+    """Return a table of the experiments: SPEC/DATA, or SPEC/DATA/RULE for one rule of several.
+
+    With +NAME after it, ``results/NAME.yaml`` is put over the spec, as ``--with`` does.
+    """
+    where, spec = _spec(name)
+    _, data, *rule = where.split("/")
+    state = plan(spec, _runs(), data=[data])
+    tables = [table for table in make_tables(state, [data]) if table.rule in (rule or spec.rules)]
     if not tables:
-        raise ValueError(f"{name}: {spec_name} has the rules {', '.join(state.spec.rules)}")
+        raise ValueError(f"{name}: {spec.name} has the rules {', '.join(spec.rules)}")
     return "\n".join(map(markdown, tables))
+
+
+def deviations_list(names: str) -> str:
+    """Return where specs (separated by commas) differ from the paper, and why.
+
+    Each may have +NAME, its overlay. What holds for several is listed once, with their names.
+    """
+    found: dict[str, list[str]] = {}
+    specs = [_spec(name) for name in names.split(",")]
+    for where, spec in specs:
+        for line in deviations(spec):
+            found.setdefault(markdown_text(line), []).append(f"`{where}`")
+    if len(specs) == 1:
+        return "\n".join(found) + "\n"
+    return "".join(f"{line} ({', '.join(where)})\n" for line, where in found.items())
+
+
+def _spec(name: str) -> tuple[str, Spec]:
+    """Return what stands before the overlays, and the spec with them."""
+    where, *overlays = name.split("+")
+    files = [ROOT / "results" / f"{overlay}.yaml" for overlay in overlays]
+    return where, load_spec(where.split("/")[0], files)
 
 
 def search_table(name: str) -> str:
@@ -153,6 +178,7 @@ def rewritten(text: str) -> str:
             "search": search_table,
             "paper": paper_table,
             "spec": spec_table,
+            "deviations": deviations_list,
         }[kind]
         return f"{match[1]}\n{make(name)}\n{match[4]}"
 

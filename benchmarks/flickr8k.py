@@ -51,7 +51,7 @@ def recalls(model: Any, part: TwoViewData, power: float = 0.0) -> dict[str, floa
     They are by cosine, of variates multiplied by that power of their training correlations.
     """
     weights = model.correlations_.clip(0) ** power
-    table = evaluate_retrieval(*(v * weights for v in model.transform(part.x, part.y)), ks=KS)
+    table = evaluate_retrieval(*(v * weights for v in model.embed(part.x, part.y)), ks=KS)
     directions = {"image to text": "x to y", "text to image": "y to x"}
     return {
         f"{name} R@{k}": 100 * float(table.loc[direction, f"R@{k}"])

@@ -111,7 +111,7 @@ def test_a_failed_build_in_milvus_can_be_repeated(run, files):
 
 def test_evaluate(run, files):
     model, X, y = fitted()
-    expected = evaluate_retrieval(model.transform(X), model.transform_y(y))
+    expected = evaluate_retrieval(model.embed(X), model.embed_y(y))
     code, out, _ = run("evaluate", "model", "x.npy", "y.npy", "--json")
     assert code == 0
     assert json.loads(out) == expected.to_dict(orient="index")
@@ -126,7 +126,7 @@ def test_evaluate(run, files):
     )
     both = json.loads(out)
     assert both["x to y"]["items"] == both["y to x"]["queries"] == 1500
-    single = evaluate_retrieval(model.transform(X), model.transform_y(y), ks=[20])
+    single = evaluate_retrieval(model.embed(X), model.embed_y(y), ks=[20])
     assert both["y to x"]["R@20"] == single.loc["y to x", "R@20"]
 
 

@@ -75,7 +75,7 @@ def test_foreign_files_are_refused(saved, content):
 
 def test_newer_format_is_named(saved):
     rewrite(saved, version="99")
-    with pytest.raises(ModelFileError, match="version '99', this dscca reads 1"):
+    with pytest.raises(ModelFileError, match="version '99', this dscca reads 2"):
         dscca.load(saved)
 
 

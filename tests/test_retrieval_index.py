@@ -32,7 +32,7 @@ every_backend = pytest.mark.parametrize("index", KINDS, indirect=True)
 @every_backend
 def test_search_equals_brute_force(index):
     model, X, y = fitted()
-    x_variates, y_variates = model.transform(X, y)
+    x_variates, y_variates = model.embed(X, y)
     rows, scores = brute_force(x_variates[:50], y_variates, 10)
     found = index.search(X[:50], 10, view="x")
     assert ids_of(found) == [[f"caption {row}" for row in one] for one in rows]
@@ -50,14 +50,14 @@ def test_one_query_is_a_batch_of_one(index):
     one = index.search(X[3], 2, view="x")
     assert one == index.search(X[3:4], 2, view="x")[0]
     assert one == index.search_id(3, 2, view="x")
-    assert one == index.search_variates(index.model.transform(X[3:4])[0], 2, among="y")
+    assert one == index.search_variates(index.model.embed(X[3:4])[0], 2, among="y")
     assert isinstance(one[0], Hit)
 
 
 @every_backend
 def test_search_among_the_same_view(index):
     model, X, _ = fitted()
-    variates = model.transform(X)
+    variates = model.embed(X)
     rows, _ = brute_force(variates[:1], variates, 4)
     assert rows[0, 0] == 0
     assert [hit.id for hit in index.search(X[0], 4, view="x", among="x")] == rows[0].tolist()
@@ -82,7 +82,7 @@ def test_additions_and_removals_leave_the_others_found(index):
         held |= dict(zip(names, more, strict=True))
         assert index.size("y") == len(held)
         assert index.contains([gone[0], names[0]], view="y") == [False, True]
-        rows, _ = brute_force(model.transform(X[:9]), model.transform_y(list(held.values())), 10)
+        rows, _ = brute_force(model.embed(X[:9]), model.embed_y(list(held.values())), 10)
         names = list(held)
         assert ids_of(index.search(X[:9], 10, view="x")) == [
             [names[row] for row in one] for one in rows

@@ -11,6 +11,7 @@ from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import _get_feature_names, check_is_fitted
 
 from dscca import metrics, persistence
+from dscca.linalg import CanonicalDirections
 from dscca.streaming import moments_of
 from dscca.views import View, check_paired, check_x, check_y
 
@@ -38,6 +39,9 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         correlation of each feature with each variate of its view, on the training data
     ``x_patterns_``, ``y_patterns_``
         least-squares coefficients that reconstruct a view's features from its variates
+    ``x_deviations_``, ``y_deviations_``
+        training standard deviations of the variates before they were scaled to one: less than 1
+        where a regulariser holds a direction of little variance back; see :meth:`embed`
     """
 
     _persistent: ClassVar[dict[str, str]] = {
@@ -46,6 +50,8 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         "y_loadings_": "q k",
         "x_patterns_": "p k",
         "y_patterns_": "q k",
+        "x_deviations_": "k",
+        "y_deviations_": "k",
     }
     """Fitted arrays that are saved, with their shapes in symbols shared by all of them."""
 
@@ -59,6 +65,8 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     y_loadings_: NDArray[np.float64]
     x_patterns_: NDArray[np.float64]
     y_patterns_: NDArray[np.float64]
+    x_deviations_: NDArray[np.float64]
+    y_deviations_: NDArray[np.float64]
 
     @abstractmethod
     def fit(
@@ -98,6 +106,26 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_is_fitted(self)
         second = self._check_second(y)
         return _wrap_data_with_container("transform", self._project(second, 1), y, self)
+
+    def embed(self, X: ArrayLike, y: ArrayLike | None = None) -> Any:
+        """Return the projections that retrieval compares, of view one or of both views.
+
+        They are the variates as the regularised problem defines them, ``Σ^-1/2 U`` (equation 5 of
+        the paper), before :meth:`transform` scales each to unit variance. Correlations are the
+        same; cosines are not: scaling amplifies the directions that the regulariser holds back,
+        which are mostly noise on other samples.
+        """
+        check_is_fitted(self)
+        if y is not None:
+            first, second = self._variates(X, y)
+            return self._unscaled(first, 0), self._unscaled(second, 1)
+        view = check_x(self, X, reset=False, allow_nd=self._allow_nd())
+        return self._unscaled(self._project(view, 0), 0)
+
+    def embed_y(self, y: ArrayLike) -> Variates:
+        """Return the projections of view two that retrieval compares; see :meth:`embed`."""
+        check_is_fitted(self)
+        return self._unscaled(self._project(self._check_second(y), 1), 1)
 
     def canonical_correlations(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         """Return the correlation of each pair of variates on the given data; nothing is refitted.
@@ -160,6 +188,14 @@ class TwoViewEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 raise TypeError(f"the number of features is {width!r}, no whole number")
             if names is not None and np.shape(names) != (width,):
                 raise ValueError(f"the names of features do not fit their number, {width}")
+
+    def _set_spectrum(self, found: CanonicalDirections) -> None:
+        """Set what describes the pairs of variates found."""
+        self.correlations_ = found.correlations.numpy(force=True)
+        self.x_deviations_, self.y_deviations_ = (d.numpy(force=True) for d in found.deviations)
+
+    def _unscaled(self, variates: Variates, which: int) -> Variates:
+        return variates * (self.x_deviations_, self.y_deviations_)[which].astype(variates.dtype)
 
     @property
     def _n_features_out(self) -> int:

@@ -175,12 +175,17 @@ def variances_of(A: Float[Tensor, "p k"], S: Float[Tensor, "p p"]) -> Float[Tens
 
 @dataclass
 class CanonicalDirections:
-    """Projections of two views, their training correlations, and the rank of either view."""
+    """Projections of two views, their training correlations, and the rank of either view.
+
+    Variates are scaled to unit variance; `deviations`, of either view, are the standard deviations
+    that they have as the problem defines them, at most 1.
+    """
 
     A: Float[Tensor, "p k"]
     B: Float[Tensor, "q k"]
     correlations: Float[Tensor, " k"]
     ranks: tuple[int, int]
+    deviations: tuple[Float[Tensor, " k"], Float[Tensor, " k"]]
 
 
 def canonical_directions(
@@ -201,22 +206,25 @@ def canonical_directions(
     M = W2.transposed(W1.transposed(cov.S12).T).T
     U, _, V = leading_svd(M, n_components)
     A, B = W1.apply(U), W2.apply(V)
-    A, B = _unit_variance(A, cov.S11, cov), _unit_variance(B, cov.S22, cov)
+    deviations = _deviations(A, cov.S11, cov), _deviations(B, cov.S22, cov)
+    A, B = A / deviations[0], B / deviations[1]
     correlations = canonical_correlations_of(A, B, cov)
     order = correlations.argsort(descending=True, stable=True)
     A, B = fix_signs(A[:, order], B[:, order])
-    return CanonicalDirections(A, B, correlations[order], ranks)
+    kept = deviations[0][order], deviations[1][order]
+    return CanonicalDirections(A, B, correlations[order], ranks, kept)
 
 
-def _unit_variance(
+def _deviations(
     A: Float[Tensor, "p k"], S: Float[Tensor, "p p"], cov: Covariances
-) -> Float[Tensor, "p k"]:
+) -> Float[Tensor, " k"]:
+    """Return the standard deviation of each variate, which none may be without."""
     variances = variances_of(A, S)
     bound = cov.eps * len(S) ** 0.5 * (S.diagonal() @ A.square())
     alive = variances > bound
     if not alive.all():
         _check_components(A.shape[1], int(alive.sum()))
-    return A / variances.sqrt()
+    return variances.sqrt()
 
 
 def _check_components(n_components: int, bound: int) -> None:

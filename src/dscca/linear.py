@@ -219,7 +219,7 @@ class LinearCCA(TwoViewEstimator):
         found = canonical_directions(cov, self.n_components, reg)
         self.moments_ = moments.copy()
         self.reg_, self.ranks_ = reg, found.ranks
-        self.correlations_ = _numpy(found.correlations)
+        self._set_spectrum(found)
         self.x_mean_, self.y_mean_ = _numpy(cov.mean_x), _numpy(cov.mean_y)
         self.x_rotations_, self.y_rotations_ = _numpy(found.A), _numpy(found.B)
         self._interpret(cov, found)

@@ -264,7 +264,7 @@ class NCCA(TwoViewEstimator):
         self.x_rotations_, self.y_rotations_ = head.A.numpy(), head.B.numpy()
         self.x_loadings_, self.x_patterns_ = scatters[0].interpret(head.A, train.S11)
         self.y_loadings_, self.y_patterns_ = scatters[1].interpret(head.B, train.S22)
-        self.correlations_ = head.correlations.numpy()
+        self._set_spectrum(head)
         return self
 
     def _encoder(self, which: int, device: torch.device) -> Callable[[Tensor], Tensor]:

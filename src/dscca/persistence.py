@@ -22,7 +22,7 @@ from safetensors.numpy import save as to_bytes
 from dscca import integrity
 
 FORMAT = "dscca-model"
-VERSION = 1
+VERSION = 2
 FILE_NAME = "model.safetensors"
 _UNSAVED = "__unsaved__"
 

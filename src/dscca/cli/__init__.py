@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 import typer
 import yaml
 
-from dscca.cli import data, evaluate, experiments, features, index, models, report, tables
+from dscca.cli import data, evaluate, experiments, features, index, models, report, tables, tune
 
 app = typer.Typer(
     name="dscca",
@@ -24,6 +24,7 @@ app.add_typer(features.app)
 app.add_typer(experiments.app)
 app.add_typer(report.app)
 app.add_typer(tables.app)
+app.add_typer(tune.app)
 
 _ERRORS = (ValueError, TypeError, OSError, ArithmeticError, ImportError, yaml.YAMLError)
 

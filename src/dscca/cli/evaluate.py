@@ -45,8 +45,8 @@ def evaluate(
     paired = x_groups is None and y_groups is None
     views = read_views(x, y) if paired else (read_array(x), read_array(y))
     result = evaluate_retrieval(
-        fitted.transform(views[0]),
-        fitted.transform_y(views[1]),
+        fitted.embed(views[0]),
+        fitted.embed_y(views[1]),
         x_groups=groups[0],
         y_groups=groups[1],
         ks=k or (1, 5, 10),

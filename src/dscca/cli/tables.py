@@ -69,13 +69,8 @@ def table(
             print(rendering.latex(made))
     if deviations and form != "csv":
         escape = {"markdown": rendering.markdown_text, "latex": rendering.latex_text}.get(form, str)
-        for deviation in loaded.deviations:
-            Console().print(
-                escape(f"- {deviation['what']}: {deviation['why']}."),
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+        for entry in rendering.deviations(loaded):
+            Console().print(escape(entry), markup=False, highlight=False, soft_wrap=True)
 
 
 def _folder(results: Path) -> Path:

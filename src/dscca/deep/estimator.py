@@ -286,7 +286,7 @@ class DeepEstimator(TwoViewEstimator):
         reg: Any = "auto" if automatic else pair_of("head_reg", self.head_reg, NOT_NEGATIVE)
         found, self.head_reg_ = fit_head(train, held_out, self.n_components, reg)
         self.net_ = net.cpu().requires_grad_(False).eval()
-        self.correlations_ = found.correlations.numpy()
+        self._set_spectrum(found)
         self.x_feature_mean_, self.y_feature_mean_ = train.mean_x.numpy(), train.mean_y.numpy()
         self.x_rotations_, self.y_rotations_ = found.A.numpy(), found.B.numpy()
         self.x_loadings_, self.x_patterns_ = scatters[0].interpret(found.A, train.S11)

@@ -11,6 +11,7 @@ import rich.table
 from rich.text import Text
 
 from dscca.experiments.entries import Entry, Figure, Missing, PValue, Runs, Table
+from dscca.experiments.spec import Spec
 
 FORMATS = ("terminal", "markdown", "latex", "csv")
 
@@ -100,6 +101,11 @@ def comma_separated(tables: Sequence[Table]) -> str:
     writer.writeheader()
     writer.writerows(lines)
     return text.getvalue()
+
+
+def deviations(spec: Spec) -> list[str]:
+    """Return a line for everything in which a spec differs from the paper."""
+    return [f"- {entry['what']}: {entry['why']}." for entry in spec.deviations]
 
 
 def markdown_text(text: str) -> str:

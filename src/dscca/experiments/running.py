@@ -53,20 +53,23 @@ def run_job(job: Job, *, device: str = "auto", checkpoints: Path | None = None) 
 
 def measure_fit(model: Any, data: TwoViewSplits) -> dict[str, Any]:
     """Return what a record holds of a fitted model."""
-    variates = {part: model.transform(part_of.x, part_of.y) for part, part_of in _held_out(data)}
-    curves = {part: _recall_curve(*pair) for part, pair in variates.items()}
-    correlations = canonical_correlations(*variates["test"])
+    projections = {part: model.embed(views.x, views.y) for part, views in _held_out(data)}
+    curves = {part: _recall_curve(*pair) for part, pair in projections.items()}
+    spectra = {part: canonical_correlations(*pair) for part, pair in projections.items()}
     return {
-        "validation": _figures(
-            canonical_correlations(*variates["validation"]), curves["validation"]
-        ),
-        "test": _figures(correlations, curves["test"]),
-        "correlations": _rounded(correlations),
+        **{part: _figures(spectra[part], curves[part]) for part in projections},
+        "correlations": _rounded(spectra["test"]),
         "recall_curve": {
             way: {k: _rounded(v) for k, v in curve.items()} for way, curve in curves["test"].items()
         },
         **_training_facts(model),
     }
+
+
+def held_out_figures(model: Any, part: TwoViewData) -> dict[str, float]:
+    """Return what a record holds of one part of the data."""
+    projections = model.embed(part.x, part.y)
+    return _figures(canonical_correlations(*projections), _recall_curve(*projections))
 
 
 def _measure(job: Job, device: str, checkpoints: Path | None) -> dict[str, Any]:

@@ -191,14 +191,16 @@ class KCCA(TwoViewEstimator):
                 f"n_components={self.n_components} is above {bound}, the number of pairs of "
                 f"directions that carry variance in both views: use n_components <= {bound}."
             )
-        alpha, u = first.unit_variance(w)
-        beta, v = second.unit_variance(z)
+        alpha, u, x_deviations = first.unit_variance(w)
+        beta, v, y_deviations = second.unit_variance(z)
         correlations = (u * v).sum(dim=0) / (len(u) - 1)
         order = correlations.argsort(descending=True, stable=True)
         x, y = fix_signs(torch.cat([alpha, u])[:, order], torch.cat([beta, v])[:, order])
         (alpha, u), (beta, v) = x.chunk(2), y.chunk(2)
         self.x_dual_, self.y_dual_ = alpha.numpy(force=True), beta.numpy(force=True)
         self.correlations_ = correlations[order].clamp(-1, 1).numpy(force=True)
+        self.x_deviations_ = x_deviations[order].numpy(force=True)
+        self.y_deviations_ = y_deviations[order].numpy(force=True)
         self.x_loadings_, self.x_patterns_ = _interpret(self.x_fit_, u)
         self.y_loadings_, self.y_patterns_ = _interpret(self.y_fit_, v)
 
@@ -248,11 +250,17 @@ class _Smoother:
         """Return ``(K + c I)⁻¹ x``."""
         return torch.cholesky_solve(x, self.factor)
 
-    def unit_variance(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``(K + c I)⁻¹ w``, centred, and ``K`` times that, scaled to unit variance."""
-        dual, variates = self.solve(w), self.smooth(w - w.mean(dim=0))
+    def unit_variance(self, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return ``α = (K + c I)⁻¹ w``, centred, ``K α``, both scaled so that it has unit variance.
+
+        And its standard deviation where α has ``αᵀ (K² + c K) α = wᵀ P w = n - 1``.
+        """
+        w = w - w.mean(dim=0)
+        dual, variates = self.solve(w), self.smooth(w)
         deviations = variates.std(dim=0)
-        return (dual - dual.mean(dim=0)) / deviations, variates / deviations
+        lengths = (w * variates).sum(dim=0).sqrt()
+        relative = deviations * (len(w) - 1) ** 0.5 / lengths
+        return (dual - dual.mean(dim=0)) / deviations, variates / deviations, relative
 
     def smooth(self, x: Tensor) -> Tensor:
         """Return ``P x``."""

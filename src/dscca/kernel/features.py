@@ -112,7 +112,7 @@ class FeatureMapCCA(TwoViewEstimator):
         self.y_loadings_, self.y_patterns_ = scatters[1].interpret(found.B, sums.S22)
         self.x_feature_mean_, self.x_rotations_ = _on_stored(maps[0], sums.mean_x, found.A)
         self.y_feature_mean_, self.y_rotations_ = _on_stored(maps[1], sums.mean_y, found.B)
-        self.correlations_ = found.correlations.numpy(force=True)
+        self._set_spectrum(found)
         return self
 
     def _ranks(self, n_samples: int) -> tuple[int, int]:

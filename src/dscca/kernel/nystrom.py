@@ -51,7 +51,7 @@ class NystromCCA(FeatureMapCCA):
     degree, coef0 : float
         Parameters of the polynomial and sigmoid kernels.
     reg : float, pair of floats or "auto"
-        Ridge relative to the total variance of the features; see :class:`FourierCCA`.
+        Ridge relative to the total variance of the features; see :class:`dscca.FourierCCA`.
     random_state : int, RandomState or None
         Draws the landmarks.
     device : str

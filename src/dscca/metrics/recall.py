@@ -45,7 +45,7 @@ def retrieval_ranks(
 
     Parameters
     ----------
-    queries : (n_queries, n_components), as from ``transform``
+    queries : (n_queries, n_components), as from ``embed``
     items : (n_items, n_components)
     query_groups, item_groups : whole numbers, one per row; by default the number of the row, so
         that row i of one matches row i of the other. For five captions per image in order, the
@@ -134,7 +134,7 @@ def evaluate_retrieval(
 
     Parameters
     ----------
-    x, y : variates of both views, as ``model.transform(X, Y)`` returns them
+    x, y : projections of both views, as ``model.embed(X, Y)`` returns them
     x_groups, y_groups : what matches what, see :func:`retrieval_ranks`
     ks : places to report recall at; none may exceed the number of items that are ranked
 

@@ -26,8 +26,8 @@ VIEWS: tuple[ViewName, ...] = ("x", "y")
 class CrossModalIndex:
     """Items of either view, found by queries of the other.
 
-    Items and queries are projected by the model and compared by the cosine of their variates, in
-    float32; an item whose variates are all zero has the cosine 0 with everything. Searches may run
+    Items and queries are projected by the model (``embed``) and compared by their cosine, in
+    float32; an item whose projection is all zero has the cosine 0 with everything. Searches may run
     in any number of threads; additions and removals need the index for themselves.
 
     Parameters
@@ -274,8 +274,8 @@ class CrossModalIndex:
 
     def _project(self, features: ArrayLike, view: ViewName) -> NDArray[Any]:
         self._of(view)
-        project = self.model.transform if view == "x" else self.model.transform_y
-        return np.asarray(project(features))
+        embed = self.model.embed if view == "x" else self.model.embed_y
+        return np.asarray(embed(features))
 
     def _search(self, vectors: Vectors, k: int, among: ViewName) -> list[list[Hit]]:
         items = self._of(among)

@@ -15,7 +15,7 @@ _ROUNDING = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class WilksTest:
-    """Result of :func:`wilks_lambda`; entry ``k`` tests "correlations k, k+1, ... are zero".
+    """Result of :func:`dscca.stats.wilks_lambda`: entry k tests that all from ρ_k on are zero.
 
     Attributes
     ----------
