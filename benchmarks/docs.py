@@ -151,6 +151,16 @@ def _spec(name: str) -> tuple[str, Spec]:
     return where, load_spec(where.split("/")[0], files)
 
 
+def scales_table(name: str) -> str:
+    """Return how many neighbours share a sample's class, among scales and among inputs."""
+    record = _read(f"{name}.json")
+    rows = [
+        [view, *(f"{100 * shares[f'in {space} space']:.1f}%" for space in ("scale", "input"))]
+        for view, shares in record["accuracy"].items()
+    ]
+    return _markdown(("digit told by its neighbours", "in scale space", "in input space"), rows)
+
+
 def search_table(name: str) -> str:
     """Return what a search on validation data tried."""
     records = _read(f"{name}.json")
@@ -176,6 +186,7 @@ def rewritten(text: str) -> str:
             "runs": runs_table,
             "retrieval": retrieval_table,
             "search": search_table,
+            "scales": scales_table,
             "paper": paper_table,
             "spec": spec_table,
             "deviations": deviations_list,
