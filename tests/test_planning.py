@@ -178,3 +178,11 @@ def test_a_job_is_the_hash_of_all_that_changes_its_result():
 def test_a_job_cannot_hold_what_json_cannot(value):
     with pytest.raises(ValueError, match="JSON"):
         _ = Job("mnist", "dcca", {"reg": value}).id
+
+
+def test_a_run_that_serves_twice_is_counted_once():
+    spec = small_spec(repeat="seeds", seeds=3, rules=["each"])
+    cell = plan(spec, {}).cells["a", "CCA"]
+    assert cell.reason == "1 of 1 runs are missing"
+    _, state = carried_out(spec)
+    assert len(state.cells["a", "DS"].needed) <= 3 * len(spec.criteria)

@@ -31,6 +31,8 @@ class Cell:
     """Why something is missing; empty if nothing is."""
     repeated: dict[str, list[Record | None]] = field(default_factory=dict)
     standard: dict[str, Record | None] = field(default_factory=dict)
+    needed: dict[str, Record | None] = field(default_factory=dict)
+    """All runs with chosen values by their job, each once."""
 
     def runs(self, measure: str, rule: str) -> list[Record | None]:
         """Return the runs over folds or seeds, None in the place of one that is missing."""
@@ -111,9 +113,8 @@ class _Planning:
                     self._repeat(cell, criterion)
             cell.candidates = len(tried)
             cell.tried = sum(record is not None for record in tried.values())
-            runs = {r.id: r for rs in cell.repeated.values() for r in rs if r is not None}
-            runs |= {r.id: r for r in (*tried.values(), *cell.standard.values()) if r is not None}
-            cell.failed = sum(not record.done for record in runs.values())
+            known = [r for r in {**tried, **cell.needed}.values() if r is not None]
+            cell.failed = sum(not record.done for record in known)
             cell.reason = self._reason(cell, others)
         return self.cells[key]
 
@@ -153,7 +154,8 @@ class _Planning:
     def _repeat(self, cell: Cell, criterion: str) -> None:
         def record(**where: Any) -> Record | None:
             job = self.spec.job(cell.data, cell.row, cell.chosen[criterion], **where)
-            return self._record(job)
+            cell.needed[job.id] = self._record(job)
+            return cell.needed[job.id]
 
         cell.standard[criterion] = record()
         if self.spec.repeat == "folds":
@@ -175,7 +177,7 @@ class _Planning:
         if len(cell.chosen) < len(self.spec.criteria):
             done = f"{cell.tried} of {cell.candidates} candidates were tried"
             return f"{done}, and all failed" if cell.tried == cell.candidates else done
-        runs = [r for rs in (*cell.repeated.values(), cell.standard.values()) for r in rs]
+        runs = list(cell.needed.values())
         missing = sum(record is None for record in runs)
         errors = [record.error for record in runs if record is not None and not record.done]
         if errors:
