@@ -12,7 +12,6 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks import flickr8k
 from dscca.experiments.planning import plan
 from dscca.experiments.records import Record, read_records
 from dscca.experiments.rendering import deviations, markdown, markdown_text
@@ -55,32 +54,6 @@ def runs_table(name: str) -> str:
     first = records[0]
     versions = ", ".join(f"{k} {v}" for k, v in first["versions"].items())
     table = _markdown(columns, rows)
-    return f"{table}\n{first['hardware']}, {versions}.\n"
-
-
-def retrieval_table(name: str) -> str:
-    """Return test recalls, averaged over seeds; a setting without runs is shown as missing."""
-    records = _read(f"{name}.json")
-    recalls = list(records[0]["test"])
-    short = [r.replace("image to text", "I→T").replace("text to image", "T→I") for r in recalls]
-    rows = []
-    for setting in flickr8k.SETTINGS:
-        runs = [record for record in records if record["setting"] == setting]
-        if not runs:
-            rows.append([setting, *["missing"] * (len(recalls) + 3), "0"])
-            continue
-        epochs = sorted({str(run["parameters"].get("epochs", "")) for run in runs})
-        figures = [mean(run["test"][recall] for run in runs) for recall in recalls]
-        sums = [
-            _spread([run["test_sum"] for run in runs]),
-            _spread([sum(run["test_weighted"].values()) for run in runs]),
-        ]
-        rows.append(
-            [setting, *(f"{v:.1f}" for v in figures), *sums, ", ".join(epochs), str(len(runs))]
-        )
-    first = records[-1]
-    versions = ", ".join(f"{k} {v}" for k, v in first["versions"].items())
-    table = _markdown(("setting", *short, "sum", "weighted", "epochs", "seeds"), rows)
     return f"{table}\n{first['hardware']}, {versions}.\n"
 
 
@@ -132,13 +105,16 @@ def spec_table(name: str) -> str:
 def deviations_list(names: str) -> str:
     """Return where specs (separated by commas) differ from the paper, and why.
 
-    Each may have +NAME, its overlay. What holds for several is listed once, with their names.
+    Each may have +NAME, its overlay. What holds for several is listed once, with their names; an
+    overlay's name stands at what it adds.
     """
     found: dict[str, list[str]] = {}
-    specs = [_spec(name) for name in names.split(",")]
-    for where, spec in specs:
+    specs = [(name, *_spec(name)) for name in names.split(",")]
+    for name, where, spec in specs:
         for line in deviations(spec):
-            found.setdefault(markdown_text(line), []).append(f"`{where}`")
+            listed = found.setdefault(markdown_text(line), [])
+            if f"`{where}`" not in listed:
+                listed.append(f"`{name}`")
     if len(specs) == 1:
         return "\n".join(found) + "\n"
     return "".join(f"{line} ({', '.join(where)})\n" for line, where in found.items())
@@ -184,7 +160,6 @@ def rewritten(text: str) -> str:
         make = {
             "benchmark": benchmark_table,
             "runs": runs_table,
-            "retrieval": retrieval_table,
             "search": search_table,
             "scales": scales_table,
             "paper": paper_table,
