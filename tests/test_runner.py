@@ -96,6 +96,14 @@ def test_what_a_method_refuses_is_the_record_of_a_failure():
     assert record.validation == record.test == {}
 
 
+def test_a_device_that_is_not_here_is_refused_before_it_fails_every_job(run_dscca, tmp_path):
+    smoke = ("run", "seeds", "--smoke", "--results", tmp_path / "runs")
+    code, _, err = run_dscca(*smoke, "--device", "warp")
+    assert code == 2
+    assert "device='warp' is no device" in err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_data_that_is_not_there_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setenv("DSCCA_DATA", str(tmp_path))
     monkeypatch.setenv("DSCCA_CACHE", str(tmp_path))
