@@ -314,6 +314,8 @@ def test_neighbors_leave_the_sample_itself_out():
     [
         (lambda: Samples(np.eye(3), np.eye(2)), "2 rows of y for 3 samples"),
         (lambda: Samples(np.eye(3), np.eye(3), labels=np.zeros(2)), "2 labels for 3"),
+        (lambda: Samples(np.eye(2), np.eye(2), labels=np.array([1, np.nan])), "sample 1 is nan"),
+        (lambda: Samples(np.eye(2), np.eye(2), labels=np.array([0.5, 1])), "sample 0 is 0.5"),
         (lambda: Samples(np.eye(3), np.eye(3), images=((2, 2), None)), "have 4 values"),
         (lambda: report_records([], "r.html"), "neither records nor models"),
         (lambda: report_models({}, digits(), "r.html"), "no models"),

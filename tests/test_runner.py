@@ -96,6 +96,32 @@ def test_what_a_method_refuses_is_the_record_of_a_failure():
     assert record.validation == record.test == {}
 
 
+def test_a_device_that_is_not_here_is_refused_before_it_fails_every_job(run_dscca, tmp_path):
+    smoke = ("run", "seeds", "--smoke", "--results", tmp_path / "runs")
+    code, _, err = run_dscca(*smoke, "--device", "warp")
+    assert code == 2
+    assert "device='warp' is no device" in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_text_of_specs_and_errors_is_printed_as_it_is(run_dscca, tmp_path, monkeypatch):
+    def run(job):
+        return Record(job, "failed", "ValueError: no [/b] in [bold]")
+
+    monkeypatch.setattr("dscca.cli.experiments._pool", lambda *_: InstantPool(run))
+    methods = {"CCA [/b]": SMALL["methods"]["CCA"]}
+    spec = {**SMALL, "title": "[red]Small[/x]", "methods": methods, "reference": None}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(spec))
+    arguments = ("run", tmp_path / "mine.yaml", "--results", tmp_path / "runs")
+    code, out, _ = run_dscca(*arguments)
+    assert code == 0
+    assert "[red]Small[/x]: records in" in out
+    assert "[3/3] cca on synthetic-nonlinear, fold 1: ValueError: no [/b] in [bold]" in out
+    code, out, _ = run_dscca(*arguments, "--dry-run")
+    assert code == 0
+    assert "CCA [/b]" in out
+
+
 def test_data_that_is_not_there_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setenv("DSCCA_DATA", str(tmp_path))
     monkeypatch.setenv("DSCCA_CACHE", str(tmp_path))

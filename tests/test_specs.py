@@ -1,5 +1,7 @@
 """The specs of the paper's tables: what they search, what they train, what they repeat of it."""
 
+import re
+from datetime import date
 from functools import partial
 
 import numpy as np
@@ -7,9 +9,10 @@ import pytest
 
 from dscca.deep.layers import MLP, DynamicLinear
 from dscca.deep.sizes import widened, widths_per_view
-from dscca.experiments.spec import SpecError, load_spec, spec_names
+from dscca.experiments.spec import SpecError, load_spec, parse_spec, spec_names
 from dscca.methods import METHODS
-from dscca.values import parse_yaml
+from dscca.values import merged, parse_yaml
+from runner_problems import SMALL
 
 PER_VIEW = {"mnist": (392, 392), "xrmb": (273, 112), "flickr8k": (2048, 300), "mocha": (273, 98)}
 WIDE = {"DCCA wide 2": (1,), "DCCA wide 1 and 2": (0, 1)}
@@ -145,3 +148,35 @@ def test_a_row_may_take_several_values_of_another(tmp_path):
     load_spec("ablation", overrides={**both, **one_more})
     with pytest.raises(SpecError, match="waits for it"):
         load_spec("ablation", overrides={**both, "methods.DS-DCCA.takes": {"reg": "DCCA wide 2"}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"reference": ["DS"]}, "reference has the value ['DS']; allowed are CCA, DCCA, DS"),
+        ({"gap": "no"}, "gap must be true or false; it is 'no'"),
+        ({"title": ""}, "title is missing"),
+        ({"data": {"a": {"upper_bound": "50"}}}, "data.a.upper_bound must be a number; it is '50'"),
+        ({"data": {"a": {"title": 7}}}, "data.a.title must be text; it is 7"),
+        ({"deviations": [{"what": 1, "why": "x"}]}, "deviations[0].what must be text; it is 1"),
+        (
+            {"data": {"a": {"networks": {"hidden": [8, float("nan")]}}}},
+            "data.a.networks.hidden[1] must be a finite number; it is nan",
+        ),
+        (
+            {"data": {"a": {"options": {"sizes": date(2020, 1, 1)}}}},
+            "data.a.options.sizes must be text, a number, a list or a mapping; it is datetime.date",
+        ),
+        (
+            {"published": {"a": {"CCA": {"tc": float("inf")}}}},
+            "published.a.CCA.tc must be a finite number; it is inf",
+        ),
+        (
+            {"methods": {"DS": {"takes": {"dropout": "DCCA"}}}},
+            "methods.DS.takes.dropout is not given on a by DCCA, which gives reg, n_components, ",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_its_key(changes, problem):
+    with pytest.raises(SpecError, match=re.escape(f"small.yaml: {problem}")):
+        parse_spec(merged(SMALL, changes), "small", "small.yaml")

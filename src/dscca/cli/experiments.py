@@ -98,7 +98,7 @@ def run(
     from dscca.experiments.smoke import smoke as miniature
     from dscca.experiments.spec import load_spec, spec_names
 
-    console = Console()
+    console = Console(markup=False, highlight=False)
     if spec is None:
         table = Table("spec", "what", "in the paper")
         for name in spec_names():
@@ -167,12 +167,11 @@ def _run(
         )
         known = done + len(state.pending) - 1
         console.print(
-            f"\\[{done}/{known}] {record.job}: {figures}  ({record.seconds or 0:.1f} s)",
-            highlight=False,
+            f"[{done}/{known}] {record.job}: {figures}  ({record.seconds or 0:.1f} s)",
             soft_wrap=True,
         )
 
-    console.print(f"{spec.title}: records in {results}", highlight=False, soft_wrap=True)
+    console.print(f"{spec.title}: records in {results}", soft_wrap=True)
     runner = Runner(spec, results, pool, only, data, retry_failed, watch)
     try:
         state = runner.run()
@@ -180,11 +179,11 @@ def _run(
         console.print("stopped; the same command goes on from here")
         raise typer.Exit(130) from None
     for name, why in runner.unavailable.items():
-        console.print(f"left out: {name}. {why}", highlight=False, markup=False)
+        console.print(f"left out: {name}. {why}")
     failed = sum(cell.failed for cell in state.cells.values())
     seconds = time.monotonic() - start
     failures = f", {failed} failed (--retry-failed tries them again)" if failed else ""
-    console.print(f"{done} jobs in {seconds:.0f} s{failures}", highlight=False)
+    console.print(f"{done} jobs in {seconds:.0f} s{failures}")
 
 
 def _show_plan(
@@ -212,7 +211,7 @@ def _show_plan(
             cell.reason or "complete",
         )
     console.print(table)
-    console.print(f"{len(state.pending)} jobs are known to be needed", highlight=False)
+    console.print(f"{len(state.pending)} jobs are known to be needed")
 
 
 def _check_names(option: str, given: list[str] | None, allowed: Any) -> None:

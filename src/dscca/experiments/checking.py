@@ -1,5 +1,6 @@
 """Checks of what a spec's file says: every error names file, key and what is allowed."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from itertools import product
@@ -40,6 +41,7 @@ class Checker:
 
     def spec(self, content: Mapping[str, Any], name: str) -> Spec:
         """Return the spec that the content describes."""
+        self.plain("", content)
         self.keys("", content, _SPEC_KEYS, needed=("title", "measures", "rules", "data", "methods"))
         data = {k: self.data(k, v) for k, v in self.table(content, "data").items()}
         rows = self.table(content, "methods")
@@ -55,7 +57,7 @@ class Checker:
                     self.fail(f"data.{key}.folds", "is needed where folds are repeated")
         methods = {key: self.row(key, value, data, rows) for key, value in rows.items()}
         self.no_cycles(methods)
-        return Spec(
+        spec = Spec(
             name=name,
             title=self.text("title", content["title"]),
             paper=self.text("paper", content.get("paper", "")),
@@ -64,12 +66,14 @@ class Checker:
             repeat=repeat,
             seeds=self.count("seeds", content.get("seeds", 1)),
             reference=reference,
-            gap=bool(content.get("gap", False)),
+            gap=self.switch("gap", content.get("gap", False)),
             data=data,
             methods=methods,
             published=self.published(content.get("published") or {}, data, rows, measures),
             deviations=tuple(self.deviations(content.get("deviations") or [])),
         )
+        self.takes(spec)
+        return spec
 
     def data(self, key: str, value: Any) -> DataSpec:
         """Return one data set's part."""
@@ -87,6 +91,10 @@ class Checker:
             if dataset.n_folds is not None and folds > dataset.n_folds:
                 self.fail(f"{where}.folds", f"is {folds}, and {dataset.name} has {dataset.n_folds}")
         parts = {k: v for k, v in value.items() if v is not None}
+        for part in ("title", "stands_in_for"):
+            self.text(f"{where}.{part}", parts.get(part, key))
+        if "upper_bound" in parts:
+            self.number(f"{where}.upper_bound", parts["upper_bound"])
         return DataSpec(**{"key": key, "title": dataset.title, **parts, "dataset": dataset.name})
 
     def row(
@@ -161,6 +169,20 @@ class Checker:
                         reached.add(other)
                         waiting.extend(rows[other].choices[key].takes.values())
 
+    def takes(self, spec: Spec) -> None:
+        """Refuse to take from a row what it neither sets nor searches."""
+        for row in spec.methods.values():
+            for key, choices in row.choices.items():
+                for parameter, other in choices.takes.items():
+                    theirs = spec.methods[other]
+                    chosen = {**theirs.choices[key].takes, **theirs.choices[key].grid}
+                    given = spec.job(spec.data[key], theirs, chosen).parameters
+                    if parameter not in given:
+                        self.fail(
+                            f"methods.{row.name}.takes.{parameter}",
+                            f"is not given on {key} by {other}, which gives {', '.join(given)}",
+                        )
+
     def published(
         self,
         value: Any,
@@ -181,8 +203,7 @@ class Checker:
                     named = figure if isinstance(figure, dict) else {"mean": figure}
                     for statistic, number in named.items():
                         self.one_of(f"{place}.{measure}", statistic, _STATISTICS)
-                        if isinstance(number, bool) or not isinstance(number, int | float):
-                            self.fail(f"{place}.{measure}.{statistic}", f"is no number: {number!r}")
+                        self.number(f"{place}.{measure}.{statistic}", number)
                     figures[measure] = {k: float(v) for k, v in named.items()}
                 result.setdefault(key, {})[row] = figures
         return result
@@ -193,6 +214,8 @@ class Checker:
             self.fail("deviations", "must be a list of entries with what and why")
         for i, entry in enumerate(value):
             self.keys(f"deviations[{i}]", entry, ("what", "why"), needed=("what", "why"))
+            for key, said in entry.items():
+                self.text(f"deviations[{i}].{key}", said)
         return value
 
     def keys(
@@ -204,7 +227,7 @@ class Checker:
         for key in value:
             self.one_of(f"{where}.{key}" if where else str(key), key, allowed, "key")
         for key in needed:
-            if value.get(key) is None:
+            if value.get(key) in (None, ""):
                 self.fail(f"{where}.{key}" if where else key, "is missing")
 
     def table(self, content: Mapping[str, Any], key: str, where: str = "") -> dict[str, Any]:
@@ -225,15 +248,39 @@ class Checker:
 
     def one_of(self, where: str, value: Any, allowed: Collection[str], what: str = "value") -> Any:
         """Return a value that is allowed."""
-        if value not in allowed:
+        if value not in list(allowed):  # mappings and sets cannot look for a list
             self.fail(where, f"has the {what} {value!r}; allowed are {', '.join(allowed)}")
         return value
+
+    def plain(self, where: str, value: Any) -> None:
+        """Refuse values that records, which are JSON, could not hold."""
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                self.plain(f"{where}.{key}" if where else str(key), item)
+        elif isinstance(value, list):
+            for i, item in enumerate(value):
+                self.plain(f"{where}[{i}]", item)
+        elif isinstance(value, float) and not math.isfinite(value):
+            self.fail(where, f"must be a finite number; it is {value}")
+        elif value is not None and not isinstance(value, str | int | float):
+            self.fail(where, f"must be text, a number, a list or a mapping; it is {value!r:.50}")
 
     def text(self, where: str, value: Any) -> str:
         """Return a text."""
         if not isinstance(value, str):
             self.fail(where, f"must be text; it is {value!r:.50}")
         return value
+
+    def switch(self, where: str, value: Any) -> bool:
+        """Return true or false."""
+        if not isinstance(value, bool):
+            self.fail(where, f"must be true or false; it is {value!r:.50}")
+        return value
+
+    def number(self, where: str, value: Any) -> None:
+        """Refuse what is no number."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.fail(where, f"must be a number; it is {value!r:.50}")
 
     def count(self, where: str, value: Any, least: int = 1) -> int:
         """Return a whole number."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from dscca.experiments.jobs import Job
 from dscca.experiments.records import Record
+from dscca.views import resolve_device
 
 ATTEMPTS = 2
 """How often a job is tried whose worker dies."""
@@ -67,6 +68,9 @@ class LocalPool:
     """Folder in which unfinished trainings are kept."""
     _running: list[_Worker] = field(default_factory=list)
     _attempts: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        resolve_device(self.device)  # a device that is not here would fail every job
 
     @property
     def free(self) -> int:

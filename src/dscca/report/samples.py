@@ -46,6 +46,14 @@ class Samples:
                     f"there are {len(values)} {name} for {len(self.x)} samples of x: one is needed "
                     f"for each."
                 )
+        if self.labels is not None and np.asarray(self.labels).dtype.kind == "f":
+            classes = np.asarray(self.labels)
+            odd = np.flatnonzero(~np.isfinite(classes) | (classes % 1 != 0))
+            if len(odd):
+                raise ValueError(
+                    f"labels must be classes, text or whole numbers: that of sample {odd[0]} is "
+                    f"{classes[odd[0]]}."
+                )
         for name, view, shape in zip("xy", (self.x, self.y), self.images, strict=True):
             if shape is not None and int(np.prod(shape)) != int(np.prod(view.shape[1:])):
                 raise ValueError(
