@@ -1,5 +1,6 @@
 """Carrying experiments out: once each, over kills and failures, beside other runners."""
 
+import contextlib
 import json
 import os
 import signal
@@ -249,26 +250,27 @@ def test_an_interrupted_training_goes_on_from_its_checkpoint(tmp_path):
     assert run_job(longer).test == record.test
 
 
-def test_ray_gives_the_same_records_also_when_its_worker_is_killed(uninterrupted, tmp_path):
+def test_ray_gives_the_same_records_also_when_its_worker_is_killed(
+    uninterrupted, tmp_path, monkeypatch
+):
     pytest.importorskip("ray")
     from dscca.experiments.ray_pool import RayPool
 
     pool, killed = RayPool(workers=1), []
-    runner = Runner(small_spec(), tmp_path, pool)
+    submit = pool.submit
 
-    def kill_its_worker():
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not killed:
-            for process in _ray_tasks():
+    def submit_and_kill(job):
+        submit(job)
+        deadline = time.monotonic() + 120
+        while not killed and time.monotonic() < deadline:
+            # The first job of a worker takes seconds, in which it imports its libraries.
+            killed.extend(_ray_tasks())
+            for process in killed:
                 os.kill(process, signal.SIGKILL)
-                killed.append(process)
-            time.sleep(0.005)
 
-    killer = threading.Thread(target=kill_its_worker)
-    killer.start()
-    runner.run()
-    killer.join()
-    assert killed
+    monkeypatch.setattr(pool, "submit", submit_and_kill)
+    Runner(small_spec(), tmp_path, pool).run()
+    assert len(killed) == 1
     assert results(tmp_path) == uninterrupted
 
 
@@ -276,11 +278,12 @@ def _ray_tasks():
     """Return the ids of our processes that carry out a job for Ray."""
     import psutil
 
-    return [
-        process.pid
-        for process in psutil.Process().children(recursive=True)
-        if process.cmdline()[:1] == ["ray::_run"]
-    ]
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it may end while we look
+            if process.cmdline()[:1] == ["ray::_run"]:
+                found.append(process.pid)
+    return found
 
 
 def test_records_have_the_path_of_their_job(tmp_path):

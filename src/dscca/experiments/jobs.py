@@ -33,7 +33,8 @@ class Job:
         >>> Job("mnist", "dcca", {"hidden": [8, 8]}).id
         '56c2503b6bf323cc'
         """
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        content = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:

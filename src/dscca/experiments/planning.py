@@ -1,7 +1,9 @@
 """From a spec and the records there are: the jobs that are still needed, and a table's cells."""
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -96,6 +98,7 @@ class _Planning:
         self.spec, self.records = spec, records
         self.pending: dict[str, Job] = {}
         self.cells: dict[tuple[str, str], Cell] = {}
+        self.points: dict[tuple[str, str, str], list[tuple[Choice, Job]]] = {}
 
     def cell(self, data: DataSpec, row: Row) -> Cell:
         """Return a row's cell, made once, after those whose choices it takes."""
@@ -127,29 +130,37 @@ class _Planning:
     ) -> None:
         if any(criterion not in other.chosen for other in others.values()):
             return
-        choices = cell.row.choices[cell.data.key]
         taken = {
             parameter: self.spec.job(other.data, other.row, other.chosen[criterion]).parameters[
                 parameter
             ]
             for parameter, other in others.items()
         }
-        points = [
-            {**taken, **dict(zip(choices.grid, values, strict=True))}
-            for values in product(*choices.grid.values())
-        ]
+        points = self._points(cell, taken)
         if len(points) == 1:
-            cell.chosen[criterion] = points[0]
+            cell.chosen[criterion] = points[0][0]
             return
         found = []
-        for point in points:
-            job = self.spec.job(cell.data, cell.row, point, searching=True)
+        for point, job in points:
             tried[job.id] = record = self._record(job)
             if record is not None:
                 found.append((point, record))
         best = best_candidate(found, criterion)
         if len(found) == len(points) and best is not None:
             cell.chosen[criterion] = best[0]
+
+    def _points(self, cell: Cell, taken: Choice) -> list[tuple[Choice, Job]]:
+        """Return a cell's candidates: the points of its grid, with what it takes."""
+        key = (cell.data.key, cell.row.name, json.dumps(taken, sort_keys=True))
+        if key not in self.points:
+            grid = cell.row.choices[cell.data.key].grid
+            points: list[Choice] = [
+                {**taken, **dict(zip(grid, values, strict=True))}
+                for values in product(*grid.values())
+            ]
+            job = partial(self.spec.job, cell.data, cell.row, searching=True)
+            self.points[key] = [(point, job(point)) for point in points]
+        return self.points[key]
 
     def _repeat(self, cell: Cell, criterion: str) -> None:
         def record(**where: Any) -> Record | None:

@@ -50,6 +50,7 @@ class Runner:
         if self.retry_failed:
             self._records = {i: r for i, r in self._records.items() if r.done}
         self._held: dict[str, ExitStack] = {}
+        self._planned: Plan | None = None
         self.unavailable.update(missing_data(self.spec, self.data))
         try:
             while True:
@@ -68,7 +69,13 @@ class Runner:
                 stack.close()
 
     def _plan(self) -> Plan:
-        return plan(self.spec, self._records, only=self.only, data=self.data)
+        """Return the plan, made anew if there are new records."""
+        if self._planned is None:
+            self._planned = plan(self.spec, self._records, only=self.only, data=self.data)
+        return self._planned
+
+    def _note(self, record: Record) -> None:
+        self._records[record.id], self._planned = record, None
 
     def _runnable(self, state: Plan) -> list[Job]:
         return [job for job in state.pending if job.dataset not in self.unavailable]
@@ -85,7 +92,7 @@ class Runner:
                 continue
             found = self._found(job)
             if found is not None:
-                self._records[job.id] = found
+                self._note(found)
                 stack.close()
                 continue
             self._held[job.id] = stack
@@ -100,7 +107,7 @@ class Runner:
     def _keep(self, record: Record, state: Plan) -> None:
         write_record(self.folder, record)
         shutil.rmtree(self.folder / CHECKPOINTS / record.id, ignore_errors=True)
-        self._records[record.id] = record
+        self._note(record)
         self._held.pop(record.id).close()
         if self.watch is not None:
             self.watch(record, state)

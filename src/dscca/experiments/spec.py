@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -145,14 +146,22 @@ def parse_spec(content: Mapping[str, Any], name: str, origin: str) -> Spec:
 
 def is_deep(method: Method) -> bool:
     """Return whether a method trains networks."""
+    return _facts(method.estimator)[0]
+
+
+def parameter_names(method: Method) -> tuple[str, ...]:
+    """Return the parameters that a method's estimator has."""
+    return _facts(method.estimator)[1]
+
+
+@cache
+def _facts(estimator: str) -> tuple[bool, tuple[str, ...]]:
+    """Return whether an estimator of that name is deep, and its parameters."""
+    from dscca import all_estimators
     from dscca.deep.estimator import DeepEstimator
 
-    return issubclass(method.estimator_class(), DeepEstimator)
-
-
-def parameter_names(method: Method) -> list[str]:
-    """Return the parameters that a method's estimator has."""
-    return list(method.estimator_class()().get_params(deep=False))
+    cls = all_estimators()[estimator]
+    return issubclass(cls, DeepEstimator), tuple(cls().get_params(deep=False))
 
 
 def _read(name: str, extending: tuple[str, ...] = ()) -> tuple[str, dict[str, Any]]:
