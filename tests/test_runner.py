@@ -165,6 +165,22 @@ def test_a_changed_or_damaged_record_is_refused(tmp_path):
         Runner(small_spec(), tmp_path, InstantPool()).run()
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"energy": 3}, "holds energy, which this version of dscca does not know"),
+        ({"status": "running"}, "its status is 'running'"),
+        ({"test": {"tc": "high"}}, "its test tc is 'high'"),
+        ({"validation": None}, "is no record of an experiment"),
+    ],
+)
+def test_a_record_that_says_something_else_is_refused(tmp_path, change, message):
+    path = write_record(tmp_path, made_up(plan(small_spec(), {}).pending[0]))
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(RecordError, match=message):
+        read_records(tmp_path)
+
+
 def test_a_job_whose_worker_is_killed_is_tried_again(uninterrupted, tmp_path, monkeypatch):
     pool = LocalPool(threads=1)
     killed = []
