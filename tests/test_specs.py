@@ -168,6 +168,10 @@ def test_a_row_may_take_several_values_of_another(tmp_path):
             "data.a.options.sizes must be text, a number, a list or a mapping; it is datetime.date",
         ),
         (
+            {"data": {"a": {"options": {"sizs": [9, 9, 9]}}}},
+            "data.a.options has the key 'sizs'; allowed are correlations, widths, sizes",
+        ),
+        (
             {"published": {"a": {"CCA": {"tc": float("inf")}}}},
             "published.a.CCA.tc must be a finite number; it is inf",
         ),
