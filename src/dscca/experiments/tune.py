@@ -227,10 +227,17 @@ def progress(row: Mapping[str, float], measure: str) -> float:
 def override(spec_row: str, data: str, values: Mapping[str, Any]) -> str:
     """Return what ``--set`` takes to run a spec with the values found.
 
+    Names that a dotted key could not hold are written as a mapping.
+
     >>> override("DCCA", "mnist", {"reg": 0.001})
     'methods.DCCA.data.mnist.grid={"reg": [0.001]}'
+    >>> override("r=0.1", "mnist", {"reg": 0.001})
+    'methods={"r=0.1": {"data": {"mnist": {"grid": {"reg": [0.001]}}}}}'
     """
     grid = {name: [value] for name, value in values.items()}
+    if set(".=") & {*spec_row, *data}:
+        content = {spec_row: {"data": {data: {"grid": grid}}}}
+        return f"methods={json.dumps(content, ensure_ascii=False)}"
     return f"methods.{spec_row}.data.{data}.grid={json.dumps(grid)}"
 
 
