@@ -104,6 +104,20 @@ def test_a_device_that_is_not_here_is_refused_before_it_fails_every_job(run_dscc
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("seeds", "--set", "seeds"), "--set seeds: write NAME=VALUE"),
+        (("all", "--only", "DCCA"), "--only DCCA: take from "),
+    ],
+)
+def test_command_refuses_before_any_work(run_dscca, tmp_path, arguments, message):
+    code, _, err = run_dscca("run", *arguments, "--smoke", "--results", tmp_path / "runs")
+    assert code == 2
+    assert message in err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_text_of_specs_and_errors_is_printed_as_it_is(run_dscca, tmp_path, monkeypatch):
     def run(job):
         return Record(job, "failed", "ValueError: no [/b] in [bold]")

@@ -48,7 +48,7 @@ def read_spec(name: str, overlays: list[str] | None, overrides: list[str] | None
     """Return the spec that the options of a command describe."""
     from dscca.experiments.spec import load_spec
 
-    return load_spec(name, overlays or (), parse_assignments(overrides))
+    return load_spec(name, overlays or (), parse_assignments(overrides, option="--set"))
 
 
 @app.command()
@@ -114,6 +114,7 @@ def run(
     for loaded in specs:
         _check_names("--only", only, loaded.methods)
         _check_names("--data", data, loaded.data)
+    for loaded in specs:
         if dry_run:
             _show_plan(console, loaded, results, only, data)
             continue
