@@ -59,6 +59,27 @@ def test_every_job_is_recorded_once(tmp_path):
     assert again.ran == []
 
 
+def test_plans_are_made_for_new_records_only(tmp_path, monkeypatch):
+    """Waiting for trainings must not cost the processor that they need."""
+    made = []
+    monkeypatch.setattr(
+        "dscca.experiments.runner.plan", lambda *a, **k: made.append(a) or plan(*a, **k)
+    )
+
+    class SlowPool(InstantPool):
+        waits = 0
+
+        def finished(self, timeout):
+            self.waits += 1
+            if self.waits % 5 == 0:
+                yield from super().finished(timeout)
+
+    pool = SlowPool()
+    Runner(small_spec(), tmp_path, pool).run()
+    assert len(pool.ran) == N_JOBS
+    assert len(made) <= N_JOBS + 1
+
+
 def test_a_record_reads_as_it_was_written(tmp_path):
     job = plan(small_spec(), {}).pending[3]
     record = run_job(job)

@@ -51,9 +51,11 @@ class Runner:
             self._records = {i: r for i, r in self._records.items() if r.done}
         self._held: dict[str, ExitStack] = {}
         self.unavailable.update(missing_data(self.spec, self.data))
+        known = -1
         try:
             while True:
-                state = self._plan()
+                if len(self._records) != known:
+                    state, known = self._plan(), len(self._records)
                 waiting = [job for job in self._runnable(state) if job.id not in self._held]
                 if not waiting and not self._held:
                     return state
