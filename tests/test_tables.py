@@ -207,6 +207,12 @@ def test_csv_has_numbers_in_full(tmp_path):
     assert rows["NKCCA"]["paper_mean"] == ""
 
 
+@pytest.mark.parametrize("row", ["[ours]", "*ours"])
+def test_latex_reads_no_arguments_into_rows(row):
+    r"""After ``\\`` LaTeX takes a star or a bracket, on the next line too, for an argument."""
+    assert rendering.latex_text(row)[0] not in "[*"
+
+
 def test_command(tmp_path, run_dscca):
     record_runs(small_spec(tmp_path), tmp_path / "runs", by_fold)
     arguments = ("table", tmp_path / "small.yaml", "--results", tmp_path / "runs")
