@@ -165,6 +165,13 @@ def test_ties_share_a_place_and_equal_figures_have_none(tmp_path):
     assert [line(table, row)["mean"].place for row in FOLDS] == [0, 0, 0, 0]
 
 
+def test_a_measure_that_runs_lack_is_said_to_be_missing(tmp_path):
+    """Fewer than ten test samples have no recall at 10."""
+    spec = small_spec(tmp_path, published=False, measures="[tc, x to y R@10]", grid="{}")
+    (table,) = make_tables(record_runs(spec, tmp_path / "runs", lambda *_: ({"tc": 1}, {"tc": 2})))
+    assert line(table, "CCA", "x to y R@10")["mean"] == Missing("its runs have no such figure")
+
+
 def test_markdown(tmp_path):
     (table,) = tables(tmp_path)
     lines = rendering.markdown(table).split("\n")
