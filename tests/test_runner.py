@@ -151,6 +151,7 @@ def test_text_of_specs_and_errors_is_printed_as_it_is(run_dscca, tmp_path, monke
     code, out, _ = run_dscca(*arguments)
     assert code == 0
     assert "[red]Small[/x]: records in" in out
+    assert all(f"[{n}/3] cca" in out for n in (1, 2, 3))  # two of them finish together
     assert "[3/3] cca on synthetic-nonlinear, fold 1: ValueError: no [/b] in [bold]" in out
     code, out, _ = run_dscca(*arguments, "--dry-run")
     assert code == 0
