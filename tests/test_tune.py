@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,18 @@ def test_command(tmp_path, spec_file, run_dscca):
     spec = load_spec(str(spec_file), overrides={key: parse_value(value)})
     (job,) = plan(spec, {}, only=["CCA"]).pending
     assert job.parameters["reg"] in (1e-3, 1e-1, 10.0)
+
+
+def test_what_is_not_here_fails_no_trial(tmp_path, monkeypatch):
+    search = tuner(tmp_path, device="warp")
+    with pytest.raises(ValueError, match="device='warp' is no device"):
+        search.run(2)
+    monkeypatch.setenv("DSCCA_DATA", str(tmp_path))
+    monkeypatch.setenv("DSCCA_CACHE", str(tmp_path))
+    search.device, search.data = "cpu", replace(search.data, dataset="mocha", options={})
+    with pytest.raises(FileNotFoundError, match=r"fsew0.npz"):
+        search.run(2)
+    assert search.study.get_trials() == []
 
 
 @pytest.mark.parametrize("row", ["CCA", "r=0.1", "it's \U0001f600, v.2"])
