@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -333,6 +334,23 @@ def _ray_tasks():
         for process in psutil.Process().children(recursive=True)
         if process.cmdline()[:1] == ["ray::_run"]
     ]
+
+
+def test_what_keeps_ray_from_beginning_is_no_failure_of_a_job(monkeypatch):
+    """Such as a device, or a package, that its nodes lack."""
+    exceptions = pytest.importorskip("ray").exceptions
+    from dscca.experiments.ray_pool import RayPool
+
+    def get(task):
+        cause = ValueError("device='cuda', but no CUDA GPU is available")
+        raise exceptions.RayTaskError("_run", "", cause).as_instanceof_cause()
+
+    ray = SimpleNamespace(exceptions=exceptions, get=get, wait=lambda tasks, **_: (tasks, []))
+    monkeypatch.setattr("dscca.experiments.ray_pool.require", lambda *_: ray)
+    pool = RayPool(device="cuda")
+    pool._tasks["task"] = plan(small_spec(), {}).pending[0]
+    with pytest.raises(ValueError, match=r"^device='cuda', but no CUDA GPU is available$"):
+        list(pool.finished(0))
 
 
 def test_records_have_the_path_of_their_job(tmp_path):
