@@ -88,8 +88,8 @@ def read_record(path: Path) -> Record:
         _check(record)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise RecordError(
-            f"{path} is no record of an experiment ({type(error).__name__}: {error}): remove it, "
-            f"and its job runs again."
+            f"{path} is no record of an experiment ({type(error).__name__}: {error}): give records "
+            f"a folder of their own. If it was one, remove it, and its job runs again."
         ) from error
     if unknown:
         raise RecordError(
