@@ -272,6 +272,18 @@ def test_killing_the_runner_changes_nothing_of_the_results(uninterrupted, tmp_pa
     assert not list(folder.glob(".checkpoints/*"))
 
 
+def test_checkpoints_of_finished_jobs_do_not_stay(tmp_path):
+    """Those of a runner that was killed between the record and the checkpoint's end."""
+    spec = small_spec()
+    done, failed = plan(spec, {}).pending[-2:]
+    write_record(tmp_path, made_up(done))
+    write_record(tmp_path, Record(failed, "failed", "another runner may be trying it again"))
+    for job in (done, failed):
+        (tmp_path / ".checkpoints" / job.id).mkdir(parents=True)
+    Runner(spec, tmp_path, InstantPool(), only=["CCA"]).run()
+    assert [path.name for path in tmp_path.glob(".checkpoints/*")] == [failed.id]
+
+
 def test_workers_end_with_their_runner(tmp_path):
     code = (
         "from dscca.experiments.pool import LocalPool; from dscca.experiments.jobs import Job\n"
