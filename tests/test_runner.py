@@ -272,6 +272,13 @@ def test_killing_the_runner_changes_nothing_of_the_results(uninterrupted, tmp_pa
     assert not list(folder.glob(".checkpoints/*"))
 
 
+def test_workers_import_nothing_from_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "secrets.py").write_text("raise SystemExit('not the library')")
+    monkeypatch.chdir(tmp_path)
+    state = Runner(small_spec(), tmp_path / "runs", LocalPool(threads=1), only=["CCA"]).run()
+    assert state.cells["a", "CCA"].reason == ""
+
+
 def test_checkpoints_of_finished_jobs_do_not_stay(tmp_path):
     """Those of a runner that was killed between the record and the checkpoint's end."""
     spec = small_spec()
