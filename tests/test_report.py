@@ -14,7 +14,7 @@ from scipy import stats
 
 from dscca import LinearCCA
 from dscca.experiments.jobs import Job
-from dscca.experiments.records import Record, write_record
+from dscca.experiments.records import Record, read_records, write_record
 from dscca.report import Samples, neighbor_accuracy, report_models, report_records
 from dscca.report.charts import safe
 from dscca.report.page import embedded_json
@@ -368,6 +368,21 @@ def test_command_on_an_experiment(run_dscca, tmp_path):
     assert cca[3].split()[0] == f"{stats.ttest_rel(ours, theirs).pvalue:.2g}"
     dcca = next(row for row in rows if row[0] == "DCCA")
     assert dcca[1].split()[0] == f"{15 + 0.15:.2f}"
+
+
+def test_no_other_row_stands_in_for_a_reference_without_runs(tmp_path):
+    spec = small_spec(tmp_path)
+
+    def result(row, job):
+        tc = 10 + (job.fold or 0) / 8
+        return "ValueError: no" if row == spec.reference else (measured(tc), measured(tc))
+
+    state = record_runs(spec, tmp_path / "runs", result)
+    page = report_records(read_records(tmp_path / "runs").values(), tmp_path / "r.html", spec=spec)
+    assert state.cells["digits", "DS-DCCA"].failed == 5
+    text = page.read_text()
+    assert "There are no runs of DS-DCCA to test differences with." in text
+    assert "ahead by" not in text
 
 
 def test_command_on_a_model_and_arrays(run_dscca, tmp_path):

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -60,6 +61,27 @@ def test_every_job_is_recorded_once(tmp_path):
     assert again.ran == []
 
 
+def test_plans_are_made_for_new_records_only(tmp_path, monkeypatch):
+    """Waiting for trainings must not cost the processor that they need."""
+    made = []
+    monkeypatch.setattr(
+        "dscca.experiments.runner.plan", lambda *a, **k: made.append(a) or plan(*a, **k)
+    )
+
+    class SlowPool(InstantPool):
+        waits = 0
+
+        def finished(self, timeout):
+            self.waits += 1
+            if self.waits % 5 == 0:
+                yield from super().finished(timeout)
+
+    pool = SlowPool()
+    Runner(small_spec(), tmp_path, pool).run()
+    assert len(pool.ran) == N_JOBS
+    assert len(made) <= N_JOBS + 1
+
+
 def test_a_record_reads_as_it_was_written(tmp_path):
     job = plan(small_spec(), {}).pending[3]
     record = run_job(job)
@@ -105,6 +127,20 @@ def test_a_device_that_is_not_here_is_refused_before_it_fails_every_job(run_dscc
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("seeds", "--set", "seeds"), "--set seeds: write NAME=VALUE"),
+        (("all", "--only", "DCCA"), "--only DCCA: take from "),
+    ],
+)
+def test_command_refuses_before_any_work(run_dscca, tmp_path, arguments, message):
+    code, _, err = run_dscca("run", *arguments, "--smoke", "--results", tmp_path / "runs")
+    assert code == 2
+    assert message in err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_text_of_specs_and_errors_is_printed_as_it_is(run_dscca, tmp_path, monkeypatch):
     def run(job):
         return Record(job, "failed", "ValueError: no [/b] in [bold]")
@@ -117,6 +153,7 @@ def test_text_of_specs_and_errors_is_printed_as_it_is(run_dscca, tmp_path, monke
     code, out, _ = run_dscca(*arguments)
     assert code == 0
     assert "[red]Small[/x]: records in" in out
+    assert all(f"[{n}/3] cca" in out for n in (1, 2, 3))  # two of them finish together
     assert "[3/3] cca on synthetic-nonlinear, fold 1: ValueError: no [/b] in [bold]" in out
     code, out, _ = run_dscca(*arguments, "--dry-run")
     assert code == 0
@@ -164,6 +201,22 @@ def test_a_changed_or_damaged_record_is_refused(tmp_path):
     path.write_text("{")
     with pytest.raises(RecordError, match=f"{path.name} is no record"):
         Runner(small_spec(), tmp_path, InstantPool()).run()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"energy": 3}, "holds energy, which this version of dscca does not know"),
+        ({"status": "running"}, "its status is 'running'"),
+        ({"test": {"tc": "high"}}, "its test tc is 'high'"),
+        ({"validation": None}, "is no record of an experiment"),
+    ],
+)
+def test_a_record_that_says_something_else_is_refused(tmp_path, change, message):
+    path = write_record(tmp_path, made_up(plan(small_spec(), {}).pending[0]))
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(RecordError, match=message):
+        read_records(tmp_path)
 
 
 def test_a_job_whose_worker_is_killed_is_tried_again(uninterrupted, tmp_path, monkeypatch):
@@ -218,6 +271,25 @@ def test_killing_the_runner_changes_nothing_of_the_results(uninterrupted, tmp_pa
     assert results(folder) == uninterrupted
     assert f"{N_JOBS} jobs in" not in done.stdout
     assert not list(folder.glob(".checkpoints/*"))
+
+
+def test_workers_import_nothing_from_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "secrets.py").write_text("raise SystemExit('not the library')")
+    monkeypatch.chdir(tmp_path)
+    state = Runner(small_spec(), tmp_path / "runs", LocalPool(threads=1), only=["CCA"]).run()
+    assert state.cells["a", "CCA"].reason == ""
+
+
+def test_checkpoints_of_finished_jobs_do_not_stay(tmp_path):
+    """Those of a runner that was killed between the record and the checkpoint's end."""
+    spec = small_spec()
+    done, failed = plan(spec, {}).pending[-2:]
+    write_record(tmp_path, made_up(done))
+    write_record(tmp_path, Record(failed, "failed", "another runner may be trying it again"))
+    for job in (done, failed):
+        (tmp_path / ".checkpoints" / job.id).mkdir(parents=True)
+    Runner(spec, tmp_path, InstantPool(), only=["CCA"]).run()
+    assert [path.name for path in tmp_path.glob(".checkpoints/*")] == [failed.id]
 
 
 def test_workers_end_with_their_runner(tmp_path):
@@ -284,6 +356,23 @@ def _ray_tasks():
             if process.cmdline()[:1] == ["ray::_run"]:
                 found.append(process.pid)
     return found
+
+
+def test_what_keeps_ray_from_beginning_is_no_failure_of_a_job(monkeypatch):
+    """Such as a device, or a package, that its nodes lack."""
+    exceptions = pytest.importorskip("ray").exceptions
+    from dscca.experiments.ray_pool import RayPool
+
+    def get(task):
+        cause = ValueError("device='cuda', but no CUDA GPU is available")
+        raise exceptions.RayTaskError("_run", "", cause).as_instanceof_cause()
+
+    ray = SimpleNamespace(exceptions=exceptions, get=get, wait=lambda tasks, **_: (tasks, []))
+    monkeypatch.setattr("dscca.experiments.ray_pool.require", lambda *_: ray)
+    pool = RayPool(device="cuda")
+    pool._tasks["task"] = plan(small_spec(), {}).pending[0]
+    with pytest.raises(ValueError, match=r"^device='cuda', but no CUDA GPU is available$"):
+        list(pool.finished(0))
 
 
 def test_records_have_the_path_of_their_job(tmp_path):

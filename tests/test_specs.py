@@ -137,6 +137,31 @@ def test_a_spec_may_extend_a_file(tmp_path):
         load_spec(str(path))
 
 
+def test_a_file_that_is_extended_lies_beside_the_one_that_says_so(tmp_path):
+    (tmp_path / "theirs.yaml").write_text("extends: ablation\ntitle: Theirs\n")
+    (tmp_path / "mine.yaml").write_text("extends: theirs.yaml\npaper: none\n")
+    spec = load_spec(str(tmp_path / "mine.yaml"))
+    assert (spec.title, spec.paper) == ("Theirs", "none")
+    (tmp_path / "theirs.yaml").write_text(f"extends: ../{tmp_path.name}/mine.yaml\n")
+    with pytest.raises(SpecError, match="extends goes in a circle"):
+        load_spec(str(tmp_path / "mine.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"deviations: 3", "with .*deviations must be a list of entries with what and why"),
+        (b"deviations: text", "with .*deviations must be a list of entries with what and why"),
+        (b"title: \xff", "over.yaml is no YAML file: 'utf-8' codec"),
+        (b"methods: null", "with .*methods is missing"),
+    ],
+)
+def test_an_overlay_that_cannot_be_read_is_refused(tmp_path, content, problem):
+    (tmp_path / "over.yaml").write_bytes(content)
+    with pytest.raises(SpecError, match=problem):
+        load_spec("ablation", overlays=[tmp_path / "over.yaml"])
+
+
 def test_mappings_may_be_merged_into_others():
     text = "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n"
     assert parse_yaml(text)["b"] == {"x": 1, "y": 3}
@@ -166,6 +191,10 @@ def test_a_row_may_take_several_values_of_another(tmp_path):
         (
             {"data": {"a": {"options": {"sizes": date(2020, 1, 1)}}}},
             "data.a.options.sizes must be text, a number, a list or a mapping; it is datetime.date",
+        ),
+        (
+            {"data": {"a": {"options": {"sizs": [9, 9, 9]}}}},
+            "data.a.options has the key 'sizs'; allowed are correlations, widths, sizes",
         ),
         (
             {"published": {"a": {"CCA": {"tc": float("inf")}}}},

@@ -165,6 +165,13 @@ def test_ties_share_a_place_and_equal_figures_have_none(tmp_path):
     assert [line(table, row)["mean"].place for row in FOLDS] == [0, 0, 0, 0]
 
 
+def test_a_measure_that_runs_lack_is_said_to_be_missing(tmp_path):
+    """Fewer than ten test samples have no recall at 10."""
+    spec = small_spec(tmp_path, published=False, measures="[tc, x to y R@10]", grid="{}")
+    (table,) = make_tables(record_runs(spec, tmp_path / "runs", lambda *_: ({"tc": 1}, {"tc": 2})))
+    assert line(table, "CCA", "x to y R@10")["mean"] == Missing("its runs have no such figure")
+
+
 def test_markdown(tmp_path):
     (table,) = tables(tmp_path)
     lines = rendering.markdown(table).split("\n")
@@ -205,6 +212,12 @@ def test_csv_has_numbers_in_full(tmp_path):
         "tc",
     )
     assert rows["NKCCA"]["paper_mean"] == ""
+
+
+@pytest.mark.parametrize("row", ["[ours]", "*ours"])
+def test_latex_reads_no_arguments_into_rows(row):
+    r"""After ``\\`` LaTeX takes a star or a bracket, on the next line too, for an argument."""
+    assert rendering.latex_text(row)[0] not in "[*"
 
 
 def test_command(tmp_path, run_dscca):

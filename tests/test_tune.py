@@ -4,16 +4,19 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from dscca.experiments import tune
 from dscca.experiments.planning import plan
 from dscca.experiments.spaces import Range, parse_range, row_space
 from dscca.experiments.spec import load_spec
 from dscca.locking import LockedError, lock
+from dscca.values import parse_yaml
 from tune_problems import SPEC, tuner
 
 optuna = pytest.importorskip("optuna")
@@ -195,6 +198,31 @@ def test_command(tmp_path, spec_file, run_dscca):
     spec = load_spec(str(spec_file), overrides={key: parse_value(value)})
     (job,) = plan(spec, {}, only=["CCA"]).pending
     assert job.parameters["reg"] in (1e-3, 1e-1, 10.0)
+
+
+def test_what_is_not_here_fails_no_trial(tmp_path, monkeypatch):
+    search = tuner(tmp_path, device="warp")
+    with pytest.raises(ValueError, match="device='warp' is no device"):
+        search.run(2)
+    monkeypatch.setenv("DSCCA_DATA", str(tmp_path))
+    monkeypatch.setenv("DSCCA_CACHE", str(tmp_path))
+    search.device, search.data = "cpu", replace(search.data, dataset="mocha", options={})
+    with pytest.raises(FileNotFoundError, match=r"fsew0.npz"):
+        search.run(2)
+    assert search.study.get_trials() == []
+
+
+@pytest.mark.parametrize("row", ["CCA", "r=0.1", "it's \U0001f600, v.2"])
+def test_what_was_found_can_be_put_over_a_row_of_any_name(tmp_path, row):
+    from dscca.cli.options import parse_assignments
+
+    content = parse_yaml(SPEC)
+    content["methods"][row] = {"method": "cca"}
+    path = tmp_path / "small.yaml"
+    path.write_text(yaml.safe_dump(content))
+    overrides = parse_assignments([tune.override(row, "small", {"reg": 0.5})])
+    spec = load_spec(str(path), overrides=overrides)
+    assert spec.methods[row].choices["small"].grid == {"reg": [0.5]}
 
 
 @pytest.mark.parametrize(

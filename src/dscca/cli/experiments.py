@@ -48,7 +48,7 @@ def read_spec(name: str, overlays: list[str] | None, overrides: list[str] | None
     """Return the spec that the options of a command describe."""
     from dscca.experiments.spec import load_spec
 
-    return load_spec(name, overlays or (), parse_assignments(overrides))
+    return load_spec(name, overlays or (), parse_assignments(overrides, option="--set"))
 
 
 @app.command()
@@ -114,6 +114,7 @@ def run(
     for loaded in specs:
         _check_names("--only", only, loaded.methods)
         _check_names("--data", data, loaded.data)
+    for loaded in specs:
         if dry_run:
             _show_plan(console, loaded, results, only, data)
             continue
@@ -155,19 +156,19 @@ def _run(
 ) -> None:
     from dscca.experiments.runner import Runner
 
-    start, done = time.monotonic(), 0
+    start = time.monotonic()
+    done: set[str] = set()
 
     def watch(record: "Record", state: "Plan") -> None:
-        nonlocal done
-        done += 1
+        done.add(record.id)
         figures = (
             ", ".join(f"{k} {record.test[k]:.2f}" for k in ("tc", "recall_sum") if k in record.test)
             if record.done
             else record.error
         )
-        known = done + len(state.pending) - 1
+        known = len(done | {job.id for job in state.pending})
         console.print(
-            f"[{done}/{known}] {record.job}: {figures}  ({record.seconds or 0:.1f} s)",
+            f"[{len(done)}/{known}] {record.job}: {figures}  ({record.seconds or 0:.1f} s)",
             soft_wrap=True,
         )
 
@@ -183,7 +184,7 @@ def _run(
     failed = sum(cell.failed for cell in state.cells.values())
     seconds = time.monotonic() - start
     failures = f", {failed} failed (--retry-failed tries them again)" if failed else ""
-    console.print(f"{done} jobs in {seconds:.0f} s{failures}")
+    console.print(f"{len(done)} jobs in {seconds:.0f} s{failures}")
 
 
 def _show_plan(

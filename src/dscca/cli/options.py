@@ -17,16 +17,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 
 def parse_assignments(
-    param: list[str] | None, known: Iterable[str] | None = None
+    param: list[str] | None, known: Iterable[str] | None = None, option: str = "-p"
 ) -> dict[str, Any]:
-    """Return what a list of ``NAME=VALUE`` says, with names from `known`, if given."""
+    """Return what an option's ``NAME=VALUE`` say, with names from `known`, if given."""
     values = {}
     names = None if known is None else list(known)
     for assignment in param or []:
         name, equals, value = assignment.partition("=")
         if not equals or (names is not None and name not in names):
             allowed = "" if names is None else f" with NAME from {', '.join(names)}"
-            raise ValueError(f"-p {assignment}: write NAME=VALUE{allowed}")
+            raise ValueError(f"{option} {assignment}: write NAME=VALUE{allowed}")
         values[name] = parse_value(value)
     return values
 

@@ -1,5 +1,6 @@
 """The command that searches beyond an experiment's grid."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,7 +79,7 @@ def tune(
         raise ValueError(f"none of {len(tuner.finished())} trials ended: their errors are above")
     values = {**tuner.fixed, **tuner.values_of(best)}
     console.print(f"best of {len(tuner.finished())}: validation {tuner.measure} {best.value:.3f}")
-    console.print(f"to use it: --set '{override(row, data, values)}'")
+    console.print(f"to use it: --set {shlex.quote(override(row, data, values))}")
 
 
 def _tuner(loaded: Any, data: str, row: str, measure: str | None, ranges: list[str]) -> "Tuner":

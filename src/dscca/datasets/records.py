@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from dscca.datasets.cache import DataFolder
@@ -61,8 +62,18 @@ class Dataset:
         """Where its files are looked for."""
         return DataFolder(self.name, self.obtain)
 
+    @property
+    def options(self) -> list[str]:
+        """What its loader takes besides folder, fold and seed."""
+        parameters = signature(self._load).parameters.values()
+        return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+
     def load_samples(self, fold: int | None, seed: int, **options: Any) -> Samples:
         """Call the loader."""
+        return self._load(self.folder, fold, seed, **options)
+
+    @property
+    def _load(self) -> Callable[..., Samples]:
         module, function = self.loader.split(":")
         load: Callable[..., Samples] = getattr(import_module(module), function)
-        return load(self.folder, fold, seed, **options)
+        return load

@@ -85,6 +85,8 @@ class Checker:
             self.fail(f"{where}.dataset", str(error))
         for part in ("options", "parameters", "networks", "search"):
             self.table(value, part, where)
+        for option in value.get("options") or {}:
+            self.one_of(f"{where}.options", option, dataset.options, "key")
         folds = value.get("folds")
         if folds is not None:
             self.count(f"{where}.folds", folds, least=2)

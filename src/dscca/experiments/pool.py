@@ -121,7 +121,8 @@ class LocalPool:
             "checkpoints": None if self.checkpoints is None else str(self.checkpoints),
         }
         process = subprocess.Popen(
-            [sys.executable, "-m", "dscca.experiments.worker", json.dumps(settings)],
+            # -P: a file of the current folder must not take the place of a library's module.
+            [sys.executable, "-P", "-m", "dscca.experiments.worker", json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

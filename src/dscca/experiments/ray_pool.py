@@ -54,6 +54,9 @@ class RayPool:
             job = self._tasks.pop(task)
             try:
                 yield Record(**{**ray.get(task), "job": job})
+            except ray.exceptions.RayTaskError as error:
+                # A job's own errors are in its record: with this one no job could begin.
+                raise error.cause from error
             except ray.exceptions.RayError as error:
                 yield died(job, str(error).strip().splitlines()[0])
 

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,13 +82,21 @@ def read_record(path: Path) -> Record:
     try:
         value = json.loads(path.read_bytes())
         identity = value.pop("id")
-        record = Record(**{**value, "job": Job.from_json(value["job"])})
+        job = Job.from_json(value.pop("job"))
+        unknown = sorted(value.keys() - {f.name for f in fields(Record)})
+        record = Record(job, **{k: v for k, v in value.items() if k not in unknown})
+        _check(record)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise RecordError(
-            f"{path} is no record of an experiment ({type(error).__name__}: {error}): remove it, "
-            f"and its job runs again."
+            f"{path} is no record of an experiment ({type(error).__name__}: {error}): give records "
+            f"a folder of their own. If it was one, remove it, and its job runs again."
         ) from error
-    if identity != record.id or record.status not in ("done", "failed"):
+    if unknown:
+        raise RecordError(
+            f"{path} holds {', '.join(unknown)}, which this version of dscca does not know: use "
+            f"the one that wrote it, or another folder of results."
+        )
+    if identity != record.id:
         raise RecordError(
             f"{path} was changed: its id does not fit its job, whose hash is {record.id}. Remove "
             f"it, and the job runs again."
@@ -104,6 +112,16 @@ def read_records(folder: Path) -> dict[str, Record]:
 def _records(folder: Path) -> Iterator[Record]:
     for path in sorted(folder.glob("*.json")):
         yield read_record(path)
+
+
+def _check(record: Record) -> None:
+    """Refuse a record whose status or figures are none."""
+    if record.status not in ("done", "failed"):
+        raise ValueError(f"its status is {record.status!r:.20}")
+    for name in ("validation", "test"):
+        for measure, figure in getattr(record, name).items():
+            if figure is not None and not isinstance(figure, int | float):
+                raise ValueError(f"its {name} {measure} is {figure!r:.20}")
 
 
 def _finite(value: Any) -> Any:

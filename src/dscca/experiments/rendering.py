@@ -22,6 +22,8 @@ _LATEX = {
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
+    "[": "{[}",  # at the head of a line it would be an argument of the \\ before
+    "*": "{*}",
     "±": r"$\pm$",
     "→": r"$\to$",
     "ℓ": r"$\ell$",

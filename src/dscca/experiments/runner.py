@@ -47,6 +47,9 @@ class Runner:
         """Run until nothing is left that can be run; return where the experiment stands."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._records = read_records(self.folder)
+        for record in self._records.values():
+            if record.done:  # its runner may have been killed before it could do this
+                self._drop_checkpoint(record)
         if self.retry_failed:
             self._records = {i: r for i, r in self._records.items() if r.done}
         self._held: dict[str, ExitStack] = {}
@@ -106,11 +109,14 @@ class Runner:
 
     def _keep(self, record: Record, state: Plan) -> None:
         write_record(self.folder, record)
-        shutil.rmtree(self.folder / CHECKPOINTS / record.id, ignore_errors=True)
+        self._drop_checkpoint(record)
         self._note(record)
         self._held.pop(record.id).close()
         if self.watch is not None:
             self.watch(record, state)
+
+    def _drop_checkpoint(self, record: Record) -> None:
+        shutil.rmtree(self.folder / CHECKPOINTS / record.id, ignore_errors=True)
 
 
 def missing_data(spec: Spec, data: Collection[str] | None = None) -> dict[str, str]:

@@ -123,13 +123,14 @@ def load_spec(
 ) -> Spec:
     """Read a spec of the package by its name, or any YAML file by its path, and check it.
 
-    A file may extend another spec, ``extends: total_correlation``, and then says what differs.
+    A file may extend another spec, ``extends: total_correlation``, or a file, by its path from
+    there, and then says what differs.
     `overlays` are YAML files and `overrides` values by dotted key (``data.mnist.folds``); they are
     put over the spec in this order. Deviations that an overlay lists are added to the spec's.
     """
     origin, content = _read(name)
     for overlay in overlays:
-        changes = _mapping(str(overlay), Path(overlay).read_text(encoding="utf-8"))
+        changes = _mapping(str(overlay), Path(overlay).read_bytes())
         content = _over(content, changes)
         origin = f"{origin} with {overlay}"
     for key, value in (overrides or {}).items():
@@ -168,10 +169,10 @@ def _read(name: str, extending: tuple[str, ...] = ()) -> tuple[str, dict[str, An
     """Return the file of a spec, as errors name it, and its content over what it extends."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
-        origin, text = str(path), path.read_text(encoding="utf-8")
+        origin, text = str(path), path.read_bytes()
     elif name in spec_names():
         origin = f"{name}.yaml"
-        text = (files("dscca.experiments") / "specs" / origin).read_text(encoding="utf-8")
+        text = (files("dscca.experiments") / "specs" / origin).read_bytes()
     else:
         raise SpecError(
             f"no spec {name}: there are {', '.join(spec_names())}, or give the path of a .yaml file"
@@ -180,6 +181,8 @@ def _read(name: str, extending: tuple[str, ...] = ()) -> tuple[str, dict[str, An
     base = content.pop("extends", None)
     if base is None:
         return origin, content
+    if Path(str(base)).suffix in (".yaml", ".yml"):
+        base, name = str((path.parent / base).resolve()), str(path.resolve())
     if base in (*extending, name):
         raise SpecError(f"{origin}: extends goes in a circle, {' > '.join((*extending, name))}")
     return origin, _over(_read(str(base), (*extending, name))[1], content)
@@ -187,14 +190,17 @@ def _read(name: str, extending: tuple[str, ...] = ()) -> tuple[str, dict[str, An
 
 def _over(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a spec's content with changes put over it; deviations are added."""
+    together = merged(content, changes)
     listed = [value.get("deviations") or [] for value in (content, changes)]
-    return {**merged(content, changes), "deviations": [*listed[0], *listed[1]]}
+    if all(isinstance(entries, list) for entries in listed):
+        together["deviations"] = [*listed[0], *listed[1]]
+    return together
 
 
-def _mapping(origin: str, text: str) -> dict[str, Any]:
+def _mapping(origin: str, text: bytes) -> dict[str, Any]:
     try:
-        content = parse_yaml(text)
-    except yaml.YAMLError as error:
+        content = parse_yaml(text.decode("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SpecError(f"{origin} is no YAML file: {error}") from error
     if not isinstance(content, dict):
         raise SpecError(f"{origin} must be a mapping of keys to values, and is {content!r:.50}")

@@ -102,7 +102,7 @@ def _reason(cell: Cell | None) -> str:
         return "not run"
     runs = [record for records in cell.repeated.values() for record in records]
     nothing = not cell.tried and not any((*runs, *cell.standard.values()))
-    return "not run" if nothing else cell.reason
+    return "not run" if nothing else cell.reason or "its runs have no such figure"
 
 
 def _theirs(spec: Spec, measure: str, paper: Mapping[str, float], mean: float | None) -> Line:

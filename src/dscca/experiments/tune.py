@@ -16,6 +16,7 @@ from dscca.experiments.spaces import Space, described, points, suggest
 from dscca.experiments.spec import DataSpec, Row, Spec, is_deep
 from dscca.extras import require
 from dscca.locking import LockedError, lock
+from dscca.views import resolve_device
 
 Watch = Callable[[Any], None]
 """Called with every finished trial."""
@@ -61,6 +62,7 @@ class Tuner:
             study = self.study
             self._restart_interrupted()
             while self._wanting(trials):
+                self._require_runnable()
                 untried = self._untried()
                 if untried is not None and self._repeats() >= _REPEATS:
                     study.enqueue_trial(untried[0])
@@ -124,6 +126,11 @@ class Tuner:
     def values_of(self, trial: Any) -> dict[str, Any]:
         """Return the parameters of a trial."""
         return suggest(_Fixed(trial.params), self.space)
+
+    def _require_runnable(self) -> None:
+        """Refuse a device or data that are not here, which would fail every trial for good."""
+        resolve_device(self.device)
+        _ = self._parts
 
     def _wanting(self, trials: int) -> bool:
         untried = self._untried()
@@ -227,10 +234,17 @@ def progress(row: Mapping[str, float], measure: str) -> float:
 def override(spec_row: str, data: str, values: Mapping[str, Any]) -> str:
     """Return what ``--set`` takes to run a spec with the values found.
 
+    Names that a dotted key could not hold are written as a mapping.
+
     >>> override("DCCA", "mnist", {"reg": 0.001})
     'methods.DCCA.data.mnist.grid={"reg": [0.001]}'
+    >>> override("r=0.1", "mnist", {"reg": 0.001})
+    'methods={"r=0.1": {"data": {"mnist": {"grid": {"reg": [0.001]}}}}}'
     """
     grid = {name: [value] for name, value in values.items()}
+    if set(".=") & {*spec_row, *data}:
+        content = {spec_row: {"data": {data: {"grid": grid}}}}
+        return f"methods={json.dumps(content, ensure_ascii=False)}"
     return f"methods.{spec_row}.data.{data}.grid={json.dumps(grid)}"
 
 

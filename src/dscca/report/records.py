@@ -67,9 +67,11 @@ class Comparison:
 
     @property
     def reference(self) -> Setting | None:
-        """What the others are tested against."""
-        rows = [setting for setting in self.settings if setting.title == self.reference_row]
-        named = rows or [setting for setting in self.settings if setting.method == _REFERENCE]
+        """What the others are tested against; None if the row that should be has no runs."""
+        if self.reference_row is not None:
+            rows = (setting for setting in self.settings if setting.title == self.reference_row)
+            return next(rows, None)
+        named = [setting for setting in self.settings if setting.method == _REFERENCE]
         return max(named or self.settings, key=_validation, default=None)
 
     @property

@@ -164,10 +164,16 @@ def _average(setting: Setting, measure: str, form: str) -> Cell:
 def _how_tested(comparison: Comparison) -> str:
     several = any(len(setting.repeated) > 1 for setting in comparison.settings)
     reference = comparison.reference
-    if not several or reference is None:
+    if not several:
         return "One run of each method: there are no repeated runs to test differences with."
-    folds = any(run.job.fold is not None for run in reference.repeated)
+    shown = comparison.settings if reference is None else (reference,)
+    folds = any(run.job.fold is not None for setting in shown for run in setting.repeated)
     over = "folds" if folds else "seeds"
+    if reference is None:
+        return (
+            f"Mean ± standard deviation over {over}. There are no runs of "
+            f"{comparison.reference_row} to test differences with."
+        )
     overlap = (
         " Training sets of folds overlap, so these p-values are somewhat too small."
         if folds
