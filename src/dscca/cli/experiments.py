@@ -91,7 +91,7 @@ def run(
 
     Every training is a job with a record of its own: what is recorded is not run again, so an
     interrupted run goes on where it was, and several runs may share a folder. `dscca table` shows
-    the results.
+    the results. The exit code is 1 if jobs have failed.
 
     Example: [bold]dscca run total_correlation --data mnist --device cuda --workers 4[/bold]
     """
@@ -114,12 +114,15 @@ def run(
     for loaded in specs:
         _check_names("--only", only, loaded.methods)
         _check_names("--data", data, loaded.data)
+    failed = 0
     for loaded in specs:
         if dry_run:
             _show_plan(console, loaded, results, only, data)
             continue
         pool = _pool(executor, workers, threads, device, address, gpus, results, checkpoints)
-        _run(console, loaded, results, pool, only, data, retry_failed)
+        failed += _run(console, loaded, results, pool, only, data, retry_failed)
+    if failed:
+        raise typer.Exit(1)
 
 
 def _pool(
@@ -153,7 +156,8 @@ def _run(
     only: list[str] | None,
     data: list[str] | None,
     retry_failed: bool,
-) -> None:
+) -> int:
+    """Run a spec, and return how many of its jobs have failed."""
     from dscca.experiments.runner import Runner
 
     start = time.monotonic()
@@ -185,6 +189,7 @@ def _run(
     seconds = time.monotonic() - start
     failures = f", {failed} failed (--retry-failed tries them again)" if failed else ""
     console.print(f"{len(done)} jobs in {seconds:.0f} s{failures}")
+    return failed
 
 
 def _show_plan(
