@@ -125,7 +125,8 @@ def test_citation_is_of_this_version_and_the_paper():
 
 
 def public_names():
-    for module in ("", ".datasets", ".features", ".metrics", ".retrieval", ".stats"):
+    packages = ("datasets", "experiments", "features", "metrics", "plot", "report")
+    for module in ("", *(f".{name}" for name in (*packages, "retrieval", "stats"))):
         for name in import_module(f"dscca{module}").__all__:
             if not isinstance(resolved(f"dscca{module}.{name}"), ModuleType):
                 yield f"dscca{module}.{name}"

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dscca import datasets, metrics, retrieval, stats
+    from dscca import datasets, experiments, features, metrics, plot, report, retrieval, stats
     from dscca.deep.autoencoders import DCCAE, CorrNet
     from dscca.deep.baselines import L0CCA, SoftCCA, SoftHGR
     from dscca.deep.models import DCCA, DSDCCA
@@ -39,8 +39,12 @@ __all__ = [
     "SoftHGR",
     "all_estimators",
     "datasets",
+    "experiments",
+    "features",
     "load",
     "metrics",
+    "plot",
+    "report",
     "retrieval",
     "stats",
 ]
