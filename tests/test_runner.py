@@ -151,7 +151,7 @@ def test_text_of_specs_and_errors_is_printed_as_it_is(run_dscca, tmp_path, monke
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(spec))
     arguments = ("run", tmp_path / "mine.yaml", "--results", tmp_path / "runs")
     code, out, _ = run_dscca(*arguments)
-    assert code == 0
+    assert code == 1
     assert "[red]Small[/x]: records in" in out
     assert all(f"[{n}/3] cca" in out for n in (1, 2, 3))  # two of them finish together
     assert "[3/3] cca on synthetic-nonlinear, fold 1: ValueError: no [/b] in [bold]" in out
