@@ -369,6 +369,18 @@ def test_command_on_an_experiment(run_dscca, tmp_path):
     dcca = next(row for row in rows if row[0] == "DCCA")
     assert dcca[1].split()[0] == f"{15 + 0.15:.2f}"
 
+    (tmp_path / "other.yaml").write_text("methods: {DCCA: {grid: {reg: [0.01]}}}\n")
+    overlay = ("--with", tmp_path / "other.yaml", "--set", "title=Two of four")
+    code, _, _ = run_dscca(
+        *("report", tmp_path / "runs", "--spec", tmp_path / "small.yaml", *overlay),
+        *("-o", tmp_path / "r.html"),
+    )
+    assert code == 0
+    _, *rows = Page(tmp_path / "r.html").tables[0]
+    # With that value there is only the candidate's run, on the standard split.
+    assert next(row for row in rows if row[0] == "DCCA")[1].startswith("14.0")
+    assert "Two of four" in (tmp_path / "r.html").read_text()
+
 
 def test_no_other_row_stands_in_for_a_reference_without_runs(tmp_path):
     spec = small_spec(tmp_path)
@@ -424,6 +436,7 @@ def test_command_on_models_and_records(run_dscca, tmp_path, models):
         (["model", "--x", "x.npy", "--y", "x.npy", "--x-image", "2x2"], "have 4 values"),
         (["damaged"], "no record of an experiment"),
         (["model", "--spec", "seeds"], "for a folder of records alone"),
+        (["model", "--set", "seeds=2"], "name it by --spec"),
         (["model", "--data", "embedded-digits", "-o", "empty"], "empty is a folder"),
         (["model", "--data", "embedded-digits", "-o", "x.npy/r.html"], "is a file, not a folder"),
     ],

@@ -31,7 +31,7 @@ def evaluate(
 ) -> None:
     """Print recall, median rank and mean reciprocal rank, in both directions.
 
-    Every sample of one view ranks those of the other by the cosine of their variates; ties count
+    Every sample of one view ranks those of the other by the cosine of their projections; ties count
     against it. Recalls are shown in percent, and written as shares with --json.
 
     Example: [bold]dscca evaluate model/ images.npy captions.npy --y-groups image_of.npy[/bold]

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from dscca.cli.experiments import Overlays, Overrides, read_spec
+
 app = typer.Typer()
 
 
@@ -56,6 +58,8 @@ def report(
         str | None,
         typer.Option(metavar="SPEC", help="Show the records as this experiment's table."),
     ] = None,
+    overlays: Overlays = None,
+    overrides: Overrides = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     points: Annotated[
         int, typer.Option(min=10, help="Samples to show at most; the page says if there are more.")
@@ -70,7 +74,6 @@ def report(
     [bold]dscca report results/runs --spec total_correlation[/bold],
     [bold]dscca report model/ --x images.npy --y text.npy --labels classes.npy[/bold]
     """
-    from dscca.experiments.spec import load_spec
     from dscca.persistence import check_target
     from dscca.report.inputs import find_models, find_records, read_samples, samples_of_records
     from dscca.report.writing import report_models, report_records
@@ -86,6 +89,8 @@ def report(
         "command": shlex.join(["dscca", *sys.argv[1:]]),
     }
     given = (data, x, y, labels, captions, x_image, y_image)
+    if spec is None and (overlays or overrides):
+        raise ValueError("--with and --set change a spec: name it by --spec")
     if spec is not None and (models or not records):
         raise ValueError(f"--spec is for a folder of records alone, which {path} is not")
     if models:
@@ -98,7 +103,7 @@ def report(
     elif records:
         if any(value is not None for value in given):
             raise ValueError(f"{path} holds records and no model to show data with: leave them out")
-        experiment = None if spec is None else load_spec(spec)
+        experiment = None if spec is None else read_spec(spec, overlays, overrides)
         if title is None and experiment is not None:
             arguments["title"] = experiment.title
         report_records(records, output, spec=experiment, **arguments)

@@ -58,12 +58,15 @@ class ModelView:
 def view_model(name: str, title: str, model: Any, samples: Samples, *, seed: int = 0) -> ModelView:
     """Return what a report shows of a fitted model on these samples."""
     x, y = (np.asarray(v) for v in model.transform(samples.x, samples.y))
+    projections = model.embed(samples.x, samples.y)
     places = [k for k in RECALL_PLACES if k <= len(samples)]
-    table = evaluate_retrieval(x, y, ks=places)
+    table = evaluate_retrieval(*projections, ks=places)
     recalls = {d: {k: 100 * float(table.loc[d, f"R@{k}"]) for k in places} for d in DIRECTIONS}  # type: ignore[arg-type]
     answers = {
         direction: _examples(queries, items, seed)
-        for direction, queries, items in zip(DIRECTIONS, (x, y), (y, x), strict=True)
+        for direction, queries, items in zip(
+            DIRECTIONS, projections, reversed(projections), strict=True
+        )
     }
     scales, reason = None, ""
     if hasattr(model, "scale_coordinates"):

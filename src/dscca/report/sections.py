@@ -91,7 +91,7 @@ def recalls(groups: Sequence[Group]) -> Section | None:
         "recall",
         "Recall",
         "How often a sample's other view is among the k best of all test samples, by the cosine of "
-        "their variates.",
+        "their projections.",
         blocks,
     )
 
