@@ -3,7 +3,6 @@
 import time
 import webbrowser
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,11 @@ from dscca.experiments import machine
 from dscca.experiments.jobs import Job
 from dscca.experiments.records import Record, write_record
 from dscca.experiments.running import measure_fit
+from dscca.experiments.spec import is_deep
 from dscca.methods import METHODS, Method, find_method
 from dscca.report import Samples, report_models
 from dscca.report.page import require_libraries
+from dscca.views import resolve_device
 
 N_COMPONENTS = 20
 DEFAULT = ("cca", "nkcca", "dcca", "ds-dcca")
@@ -87,29 +88,13 @@ def run(output: Path, names: Sequence[str] = DEFAULT, *, show: bool = False) -> 
 
 def _fit(method: Method, data: TwoViewSplits) -> tuple[Any, Record]:
     """Return a fitted model, and the record of its fit."""
-    from dscca.deep.estimator import DeepEstimator
-
-    deep = issubclass(method.estimator_class(), DeepEstimator)
-    smaller = {**(_DEEP if deep else {}), **_SMALLER.get(method.name, {})}
+    smaller = {**(_DEEP if is_deep(method) else {}), **_SMALLER.get(method.name, {})}
     chosen = {**method.fixed, **method.default, "n_components": N_COMPONENTS, **smaller}
     job = Job("embedded-digits", method.name, chosen)
-    started, memory = datetime.now(UTC), machine.PeakMemory("cpu")
+    circumstances = machine.Circumstances(str(resolve_device("auto")))
     start = time.perf_counter()
     model = method.make(**chosen)
     model.fit(data.X_train, data.y_train, X_val=data.X_val, y_val=data.y_val)
-    seconds, peak = time.perf_counter() - start, memory.megabytes()
+    seconds = round(time.perf_counter() - start, 3)
     facts = measure_fit(model, data)
-    record = Record(
-        job,
-        "done",
-        **facts,
-        fit_seconds=round(seconds, 3),
-        seconds=round(time.perf_counter() - start, 3),
-        peak_memory_mb=round(peak, 1),
-        device="cpu",
-        hardware=machine.hardware("cpu"),
-        versions=machine.versions(),
-        commit=machine.commit(),
-        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-    )
-    return model, record
+    return model, Record(job, "done", **facts, fit_seconds=seconds, **circumstances.facts())

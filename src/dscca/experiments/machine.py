@@ -3,8 +3,11 @@
 import contextlib
 import platform
 import subprocess
+import time
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -52,6 +55,26 @@ def commit() -> str | None:
         return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+class Circumstances:
+    """How a record is made, from here on: when, on what, how long, in how much memory."""
+
+    def __init__(self, device: str) -> None:
+        self.device, self._memory = device, PeakMemory(device)
+        self._started, self._clock = datetime.now(UTC), time.perf_counter()
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a record holds of them, up to now."""
+        return {
+            "seconds": round(time.perf_counter() - self._clock, 3),
+            "peak_memory_mb": round(self._memory.megabytes(), 1),
+            "device": self.device,
+            "hardware": hardware(self.device),
+            "versions": versions(),
+            "commit": commit(),
+            "started": self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
 
 
 class PeakMemory:

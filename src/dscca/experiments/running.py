@@ -3,7 +3,6 @@
 import json
 import shutil
 import time
-from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -31,24 +30,13 @@ def run_job(job: Job, *, device: str = "auto", checkpoints: Path | None = None) 
 
     With a folder for checkpoints, a deep method's training goes on from where it was stopped.
     """
-    started, clock = datetime.now(UTC), time.perf_counter()
     place = str(resolve_device(device))
-    memory = machine.PeakMemory(place)
+    circumstances = machine.Circumstances(place)
     try:
         facts = _measure(job, place, checkpoints)
     except Exception as error:
         facts = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
-    return Record(
-        job,
-        **facts,
-        seconds=round(time.perf_counter() - clock, 3),
-        peak_memory_mb=round(memory.megabytes(), 1),
-        device=place,
-        hardware=machine.hardware(place),
-        versions=machine.versions(),
-        commit=machine.commit(),
-        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-    )
+    return Record(job, **facts, **circumstances.facts())
 
 
 def measure_fit(model: Any, data: TwoViewSplits) -> dict[str, Any]:
